@@ -1,0 +1,66 @@
+"""Array: a tensor's exact bits held in NumPy, whatever its dtype, so that nothing after the run needs torch.
+
+NumPy has no bfloat16: such tensors are held as uint16 bit patterns and widened on request, which loses nothing.
+Must not know: torch, files.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracer.errors import InputError
+
+Floats = NDArray[np.float64]
+
+# safetensors' dtype names → how the bits are held here
+HELD_AS: dict[str, np.dtype[Any]] = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype("<u2"),
+    "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
+    "BOOL": np.dtype("?"),
+}
+# The distance from 1 to the next number, for each dtype a model may run in.
+SPACING = {"F64": 2.0**-52, "F32": 2.0**-23, "F16": 2.0**-10, "BF16": 2.0**-7}
+
+
+@dataclass(frozen=True, eq=False)
+class Array:
+    """A tensor's bits and dtype. ``bits`` has the tensor's shape and the NumPy dtype that HELD_AS gives."""
+
+    dtype: str
+    bits: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        if self.dtype not in HELD_AS or self.bits.dtype != HELD_AS[self.dtype]:
+            raise InputError("array_dtype", dtype=self.dtype, held=str(self.bits.dtype), known=", ".join(HELD_AS))
+        self.bits.setflags(write=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The tensor's shape."""
+        return self.bits.shape
+
+    def numbers(self) -> NDArray[Any]:
+        """Return the values in the narrowest NumPy dtype that holds them exactly (float32 for bfloat16)."""
+        if self.dtype == "BF16":
+            return (self.bits.astype("<u4") << 16).view("<f4")
+        return self.bits
+
+    def float64(self) -> Floats:
+        """Return the values as float64, same shape."""
+        return self.numbers().astype(np.float64)
+
+    def __getitem__(self, index: Any) -> "Array":
+        """Return the part of this tensor that ``index`` (as NumPy has it) selects."""
+        return Array(self.dtype, np.ascontiguousarray(self.bits[index]).reshape(self.bits[index].shape))
+
+    def same_bits(self, other: "Array") -> bool:
+        """Return whether both hold the same dtype, shape and bits (NaN equals the same NaN; 0.0 differs from -0.0)."""
+        if self.dtype != other.dtype or self.shape != other.shape:
+            return False
+        return self.bits.tobytes() == other.bits.tobytes()

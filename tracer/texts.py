@@ -1,0 +1,70 @@
+"""Every sentence a reader may see, in English and Chinese, looked up by its id.
+
+The texts are data (``annotations/texts/*.toml``): one table an entry, one key a language. Must not know: who shows them.
+"""
+
+import string
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from types import MappingProxyType
+
+from tracer import data
+
+LANGUAGES = ("en", "zh")
+DEFAULT_LANGUAGE = "en"
+
+
+class MissingText(LookupError):
+    """A text id is unknown, or lacks the language asked for: a fault of this project, never of its user."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A sentence before its language is chosen: the id of a text and the values that fill it."""
+
+    id: str
+    values: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+
+    def text(self, language: str = DEFAULT_LANGUAGE) -> str:
+        """Return the sentence in ``language``; raises MissingText where there is none."""
+        return render(self.id, self.values, language)
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def message(id: str, **values: object) -> Message:
+    """Return a Message for the text ``id`` filled with ``values``."""
+    return Message(id, MappingProxyType(values))
+
+
+@cache
+def catalogue() -> Mapping[str, Mapping[str, str]]:
+    """Return all texts: id (``file.entry``) → language → template. Read once for each process."""
+    texts: dict[str, Mapping[str, str]] = {}
+    for path in sorted((data.annotations() / "texts").glob("*.toml")):
+        for name, entry in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            texts[f"{path.stem}.{name}"] = entry
+    return MappingProxyType(texts)
+
+
+def render(id: str, values: Mapping[str, object], language: str) -> str:
+    """Return the text ``id`` in ``language`` with ``values`` put in (``{name}`` and format specs as in str.format)."""
+    try:
+        template = catalogue()[id][language]
+    except KeyError:
+        raise MissingText(f"no text {id!r} in language {language!r} under {data.annotations() / 'texts'}") from None
+    return _Filler(language).vformat(template, (), values)
+
+
+class _Filler(string.Formatter):
+    """str.format without attribute or item access, so that a value from a checkpoint can reach nothing but itself."""
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+
+    def get_field(self, field_name: str, args: object, kwargs: Mapping[str, object]) -> tuple[object, str]:  # type: ignore[override]
+        value = kwargs[field_name]
+        return (value.text(self._language) if isinstance(value, Message) else value), field_name
