@@ -37,7 +37,7 @@ class Array:
 
     def __post_init__(self) -> None:
         if self.dtype not in HELD_AS or self.bits.dtype != HELD_AS[self.dtype]:
-            raise InputError("array_dtype", dtype=self.dtype, held=str(self.bits.dtype), known=", ".join(HELD_AS))
+            raise InputError("arrays.dtype", dtype=self.dtype, held=str(self.bits.dtype), known=", ".join(HELD_AS))
         self.bits.setflags(write=False)
 
     @property

@@ -4,8 +4,8 @@
     ├── InputError      exit 2   bad usage or bad input
     └── Unsupported     exit 3   not supported here, or nothing could be tested
 
-An error names a text (``annotations/texts/errors.toml``) that says what was expected, what was found, where, and what to
-do. Must not know: how errors are shown.
+An error names a text (``checkpoint.truncated`` is the entry ``truncated`` of ``annotations/texts/checkpoint.toml``) that
+says what was expected, what was found, where, and what to do. Must not know: how errors are shown.
 """
 
 from tracer.texts import DEFAULT_LANGUAGE, Message, message
@@ -17,13 +17,13 @@ class TracerError(Exception):
     exit_code = 2
 
     def __init__(self, id: str, **values: object) -> None:
-        self.message: Message = message(f"errors.{id}", **values)
+        self.message: Message = message(id, **values)
         super().__init__(id)
 
     @property
     def id(self) -> str:
-        """The id of this error's text, without the file's name."""
-        return self.message.id.removeprefix("errors.")
+        """The id of this error's text, ``file.entry``."""
+        return self.message.id
 
     def text(self, language: str = DEFAULT_LANGUAGE) -> str:
         """Return what is wrong and what to do about it, in ``language``."""
