@@ -3,9 +3,9 @@ flash attention kernel, one sequence at a time.
 
 Must not know: models, tracing, what becomes of the results. Importing this module imports torch.
 
-What is kept of flash-attn (2.1 and later): causal is aligned to the bottom right of each sequence; windows; grouped heads;
-paged caches through ``block_table``; a row with no allowed key has output exactly zero. What differs: the logsumexp of
-such a row is -inf here (the sum over nothing), where flash-attn stores +inf and torch's kernel 0.
+What is kept of flash-attn (2.1 and later): causal is aligned to the bottom right of each sequence; windows; grouped
+heads; paged caches through ``block_table``; a row with no allowed key has output exactly zero. What differs: the
+logsumexp of such a row is -inf here (the sum over nothing), where flash-attn stores +inf and torch's kernel 0.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ def flash_attn_varlen_func(
 ) -> Result:
     """Return attention over sequences packed one after another: out [total_q, H, D] in q's dtype.
 
-    q [total_q, H, D]; k, v [total_k, K, D], or [blocks, page, K, D] with ``block_table`` [sequences, blocks a sequence];
+    q [total_q, H, D]; k, v [total_k, K, D], or [blocks, page, K, D] with ``block_table`` [sequences, blocks each];
     cu_seqlens_*: where each sequence starts, and the total. With ``return_attn_probs`` the result is
     (out, lse [H, total_q] fp32, None): the third, flash-attn's S_dmask, is for its own tests and is never made.
     ``deterministic`` concerns the backward pass only. Raises Unsupported for dropout, softcap and ALiBi.
@@ -132,6 +132,8 @@ def flash_attn_with_kvcache(
     )
     _same_kind(q, k_cache, v_cache)
     lengths = _cache_lengths(q.shape[0], k_cache, cache_seqlens, block_table)
+    if (k is None) != (v is None):
+        raise InputError("kernels.half_new")
     if k is not None and v is not None:
         for cache, new in ((k_cache, k), (v_cache, v)):
             _append(cache, new, lengths, block_table)
@@ -164,11 +166,11 @@ class _Bounds:
         return cls(left, 0 if causal else right)
 
 
-def _one_sequence(
-    q: Tensor, k: Tensor, v: Tensor, scale: float, bounds: _Bounds
-) -> tuple[Tensor, Tensor]:
+def _one_sequence(q: Tensor, k: Tensor, v: Tensor, scale: float, bounds: _Bounds) -> tuple[Tensor, Tensor]:
     """Return out [Tq, H, D] and lse [H, Tq] fp32 for q [Tq, H, D] and k, v [Tk, K, D]."""
     tq, tk = q.shape[0], k.shape[0]
+    if bounds.left is not None and bounds.left >= tk - 1:
+        bounds = _Bounds(None, bounds.right)  # a window as long as the sequence hides nothing
     if bounds.left is None and bounds.right == 0 and tq == tk and tq > 0:
         return _kernel(q, k, v, scale, causal=True)  # the one masked case that the kernel does without a mask
     out = q.new_zeros(q.shape)
