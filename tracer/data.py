@@ -1,6 +1,6 @@
 """Where the project's own data lies: pins, annotations and the checkpoints it ships.
 
-Must not know: what is in the files. A wheel carries them under ``tracer/_data``; a checkout has them beside ``tracer/``.
+Must not know: what is in the files. A wheel carries them under ``tracer/_data``, a checkout beside ``tracer/``.
 """
 
 from pathlib import Path

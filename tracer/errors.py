@@ -4,8 +4,8 @@
     ├── InputError      exit 2   bad usage or bad input
     └── Unsupported     exit 3   not supported here, or nothing could be tested
 
-An error names a text (``checkpoint.truncated`` is the entry ``truncated`` of ``annotations/texts/checkpoint.toml``) that
-says what was expected, what was found, where, and what to do. Must not know: how errors are shown.
+An error names a text (``checkpoint.truncated`` is the entry ``truncated`` of ``annotations/texts/checkpoint.toml``)
+that says what was expected, what was found, where, and what to do. Must not know: how errors are shown.
 """
 
 from tracer.texts import DEFAULT_LANGUAGE, Message, message

@@ -1,7 +1,7 @@
 """The plain records that every part hands to the next. Frozen, no behaviour beyond what follows from their own fields.
 
 Axis letters: B batch, T tokens (Tq, Tk where they differ), H query heads, K key/value heads, D head_dim, C hidden size.
-Spans count lines from 1 and columns from 0 in code points; the end is exclusive. Must not know: torch, rendering, files.
+Spans count lines from 1 and columns from 0 in code points; the end is exclusive. Must not know: torch, rendering.
 """
 
 from collections.abc import Mapping
@@ -188,7 +188,7 @@ class Effects:
 
 @dataclass(frozen=True, eq=False)
 class LayerTrace:
-    """One run of one layer: everything that was captured, all heads. Any head's page follows from it without a model."""
+    """One run of one layer: all that was captured, all heads. Any head's page follows from it without a model."""
 
     request: Request
     versions: Mapping[str, str]

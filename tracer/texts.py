@@ -1,6 +1,7 @@
 """Every sentence a reader may see, in English and Chinese, looked up by its id.
 
-The texts are data (``annotations/texts/*.toml``): one table an entry, one key a language. Must not know: who shows them.
+The texts are data (``annotations/texts/*.toml``): one table an entry, one key a language. Must not know: who shows
+them.
 """
 
 import string

@@ -23,18 +23,30 @@ from tracer.records import Span
 from tracer.source.text import Text
 
 # Fields of LibCST nodes that hold layout only; two nodes that differ just there say the same thing.
-_LAYOUT = {"lpar", "rpar", "semicolon", "comma", "equal", "leading_lines", "trailing_whitespace", "whitespace", "lbrace"}
+_LAYOUT = {
+    "lpar",
+    "rpar",
+    "semicolon",
+    "comma",
+    "equal",
+    "leading_lines",
+    "trailing_whitespace",
+    "whitespace",
+    "lbrace",
+}
 _LAYOUT |= {"rbrace", "lbracket", "rbracket", "star", "keyword"}
 
 
 @dataclass(frozen=True)
 class Found:
-    """One match: where it is, the class and function it is in (dotted), and the parameters of that function."""
+    """One match: where it is, the class and function it is in (dotted), the parameters of that function, and, where
+    the whole match is a call by a plain name, that name."""
 
     span: Span
     scope: str
     code: str
     parameters: tuple[str, ...]
+    callee: str | None
 
 
 class Pattern:
@@ -152,7 +164,7 @@ class Module:
             node = pattern.match(place.node)
             if node is not None:
                 span = self._span(node)
-                found.append(Found(span, place.scope, self._text.code(span), place.parameters))
+                found.append(Found(span, place.scope, self._text.code(span), place.parameters, _callee(place.node)))
         return tuple(found)
 
     def _span(self, node: cst.CSTNode) -> Span:
@@ -184,6 +196,10 @@ def _walk(
         if isinstance(node, cst.If) and child is node.body:
             inner = (*tests, _names(node.test))
         yield from _walk(child, scope, parameters, inner)
+
+
+def _callee(node: cst.CSTNode) -> str | None:
+    return node.func.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) else None
 
 
 def _parameter_names(params: cst.Parameters) -> tuple[str, ...]:

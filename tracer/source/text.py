@@ -54,10 +54,12 @@ class Text:
 def splice(text: Text, wraps: Iterable[tuple[Span, str, str]]) -> str:
     """Return the source with ``before`` and ``after`` put around each span.
 
-    Spans nest or lie apart; two equal spans, an empty one or a crossing pair raise ValueError. The inserted strings hold
-    no line end, so no line moves.
+    Spans nest or lie apart; two equal spans, an empty one or a crossing pair raise ValueError. The inserted strings
+    hold no line end, so no line moves.
     """
-    ordered = sorted(((*text.offsets(span), before, after) for span, before, after in wraps), key=lambda w: (w[0], -w[1]))
+    ordered = sorted(
+        ((*text.offsets(span), before, after) for span, before, after in wraps), key=lambda w: (w[0], -w[1])
+    )
     inserts: list[tuple[int, str]] = []
     open_ends: list[tuple[int, str]] = []
     seen: set[tuple[int, int]] = set()

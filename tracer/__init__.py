@@ -1,0 +1,13 @@
+"""tracer: run a model's real attention source, tie every number to the expression that made it, and prove it.
+
+    import tracer
+    trace = tracer.trace(layer=0, head=2)
+    trace.checks, trace.layer.captures["q"].array.float64()
+
+Importing this package imports neither torch nor transformers.
+"""
+
+from tracer.api import trace
+from tracer.errors import InputError, TracerError, Unsupported
+
+__all__ = ["InputError", "TracerError", "Unsupported", "trace"]

@@ -1,0 +1,75 @@
+"""What probes saw: values of one trace, from one thread, while a window is open.
+
+A window is the stretch of one module call that was asked for (a constructor, the rotary embedding, one layer's
+attention). Outside it, or on another thread, a probe hands its value on and forgets it. Must not know: what values
+mean.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One value that one probe saw. Tensors are copies: upstream code writes in place."""
+
+    anchor: str
+    window: str
+    value: Any
+
+
+class Recorder:
+    """Collects what probes see. Belongs to the thread that made it."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+        self._window: str | None = None
+        self.seen: list[Seen] = []
+
+    @property
+    def window(self) -> str | None:
+        """The open window as seen from the calling thread, else None."""
+        return self._window if threading.get_ident() == self._thread else None
+
+    def open(self, window: str) -> None:
+        """Record what follows, on this thread, under the name ``window``."""
+        self._window = window
+
+    def close(self) -> None:
+        """Record nothing more."""
+        self._window = None
+
+    @contextmanager
+    def during(self, window: str) -> Iterator[None]:
+        """Hold ``window`` open for one ``with``."""
+        self.open(window)
+        try:
+            yield
+        finally:
+            self.close()
+
+    def note(self, anchors: tuple[str, ...], value: Any) -> None:
+        """Keep ``value`` for each of ``anchors`` if a window is open here."""
+        window = self.window
+        if window is not None:
+            kept = _copied(value)
+            self.seen.extend(Seen(anchor, window, kept) for anchor in anchors)
+
+    def values(self, anchor: str, window: str) -> list[Any]:
+        """Return what the probe of ``anchor`` saw in ``window``, in order."""
+        return [seen.value for seen in self.seen if seen.anchor == anchor and seen.window == window]
+
+
+def _copied(value: Any) -> Any:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, tuple):
+        return tuple(_copied(item) for item in value)
+    if isinstance(value, dict):
+        return dict(value)  # its numbers stay the very objects: identity is what proves a scale's path
+    return value

@@ -1,0 +1,46 @@
+"""From torch tensors to arrays without torch, bit for bit.
+
+Must not know: what a tensor stands for.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from tracer.arrays import Array
+from tracer.errors import Unsupported
+
+_NAMES = {
+    "torch.float64": "F64",
+    "torch.float32": "F32",
+    "torch.float16": "F16",
+    "torch.bfloat16": "BF16",
+    "torch.int64": "I64",
+    "torch.int32": "I32",
+    "torch.bool": "BOOL",
+}
+
+
+def dtype_name(dtype: Any) -> str:
+    """Return safetensors' name of a torch dtype; raises Unsupported for one no trace can hold."""
+    name = _NAMES.get(str(dtype))
+    if name is None:
+        raise Unsupported("arrays.torch_dtype", dtype=str(dtype), known=", ".join(_NAMES))
+    return name
+
+
+def torch_dtype(name: str) -> Any:
+    """Return the torch dtype that safetensors calls ``name``."""
+    import torch
+
+    return getattr(torch, next(long for long, short in _NAMES.items() if short == name).removeprefix("torch."))
+
+
+def to_array(tensor: Any) -> Array:
+    """Return the tensor's bits as an Array of the same shape, copied to the CPU."""
+    import torch
+
+    name = dtype_name(tensor.dtype)
+    tensor = tensor.detach().cpu().contiguous()
+    bits = tensor.view(torch.uint16).numpy() if name == "BF16" else tensor.numpy()
+    return Array(name, np.array(bits, copy=True))

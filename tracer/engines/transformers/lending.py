@@ -1,0 +1,116 @@
+"""Lend transformers' own flash path a kernel for one run, and watch that kernel's calls.
+
+transformers keeps the flash functions it found in module globals; for the length of one ``with`` those hold ours. The
+rest of its flash path is its own code. Calls from other threads go to whatever was there before. Must not know: models.
+"""
+
+import functools
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from tracer.capture.recorder import Recorder
+
+_IMPLEMENTATION = "flash_attention_2"
+_LENT = (
+    "_loaded_implementation",
+    "_flash_fn",
+    "_flash_varlen_fn",
+    "_flash_with_kvcache_fn",
+    "_pad_fn",
+    "_unpad_fn",
+    "_process_flash_kwargs_fn",
+    "_process_with_kvcache_kwargs_fn",  # absent before transformers 5.2x
+)
+
+
+@dataclass(frozen=True)
+class KernelSeen:
+    """One kernel call inside the window. Tensors are copies: q, k, v [T, heads, D], output [T, H, D], lse [H, T]."""
+
+    arguments: dict[str, Any]
+    output: Any
+    lse: Any
+
+
+class KernelWatch:
+    """A flash-attn varlen function that also keeps what it was given and what it gave, while the recorder is open."""
+
+    def __init__(self, function: Callable[..., Any], recorder: Recorder) -> None:
+        self._function = function
+        self._signature = inspect.signature(function)
+        self._recorder = recorder
+        self.seen: list[KernelSeen] = []
+
+    def lent(self, before: Callable[..., Any] | None) -> Callable[..., Any]:
+        """Return the function to lend; other threads are served by ``before``, what stood there until now."""
+        owner = threading.get_ident()
+
+        @functools.wraps(self._function)
+        def flash_attn_varlen_func(*args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != owner and before is not None:
+                return before(*args, **kwargs)
+            return self._call(*args, **kwargs)
+
+        return flash_attn_varlen_func
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        if self._recorder.window is None:
+            return self._function(*args, **kwargs)
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        asked = bound.arguments.get("return_attn_probs", False)
+        kept = {name: _copied(value) for name, value in bound.arguments.items()}
+        # The logsumexp comes back only on request; asking for it changes no number of the output.
+        result = self._function(*args, **{**kwargs, "return_attn_probs": True})
+        output, lse = result[0], result[1]
+        self.seen.append(KernelSeen(kept, _copied(output), _copied(lse)))
+        return result if asked else output
+
+
+def _copied(value: Any) -> Any:
+    return value.detach().clone() if hasattr(value, "detach") else value
+
+
+@contextmanager
+def lent(utils: ModuleType, varlen: KernelWatch, dense: Callable[..., Any]) -> Iterator[None]:
+    """Put the watched kernel behind transformers' flash path (``modeling_flash_attention_utils``) for one ``with``."""
+    before = {name: getattr(utils, name) for name in _LENT if hasattr(utils, name)}
+    function = varlen.lent(before.get("_flash_varlen_fn"))
+    new = {
+        "_loaded_implementation": _IMPLEMENTATION,
+        "_flash_fn": dense,
+        "_flash_varlen_fn": function,
+        "_flash_with_kvcache_fn": None,
+        "_pad_fn": utils._pad_input,
+        "_unpad_fn": utils._unpad_input,
+        "_process_flash_kwargs_fn": utils._lazy_define_process_function(function),
+        "_process_with_kvcache_kwargs_fn": dict,
+    }
+    try:
+        for name in before:
+            setattr(utils, name, new[name])
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(utils, name, value)
+
+
+@contextmanager
+def quiet_cast(utils: ModuleType) -> Iterator[None]:
+    """Drop, for one ``with``, the one log line that says fp32 is cast back to fp32; every other line stays."""
+
+    def keep(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith("Casting fp32 inputs back to torch.float32")
+
+    logger = logging.getLogger(utils.__name__)
+    logger.addFilter(keep)
+    try:
+        yield
+    finally:
+        logger.removeFilter(keep)

@@ -1,0 +1,110 @@
+"""Which anchors a run on transformers probes, and how what they saw becomes named captures.
+
+Must not know: how the model is loaded or run.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tracer.capture.recorder import Recorder
+from tracer.engines.arrays import to_array
+from tracer.records import Capture, Hop, Lineage
+from tracer.source.anchors import Table
+from tracer.source.lineage import StaticHop
+
+FILES = {"flash": ("model", "flash", "flash_utils"), "sdpa": ("model", "sdpa"), "eager": ("model",)}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One captured tensor: its name, its letter, its axes, the formula of what it is, and the window it is seen in."""
+
+    name: str
+    anchor: str
+    symbol: str
+    axes: tuple[str, ...]
+    formula: str
+    window: str = "attention"
+
+
+_COMMON = (
+    Step("cos", "rope.cos", "cos", ("B", "T", "D"), "cosₜ = cos(t·θ⁻²ⁱᐟᴰ)", "rope"),
+    Step("sin", "rope.sin", "sin", ("B", "T", "D"), "sinₜ = sin(t·θ⁻²ⁱᐟᴰ)", "rope"),
+    Step("q_proj", "attention.q_proj", "x·W_qᵀ", ("B", "T", "H·D"), "x·W_qᵀ"),
+    Step("k_proj", "attention.k_proj", "x·W_kᵀ", ("B", "T", "K·D"), "x·W_kᵀ"),
+    Step("v_proj", "attention.v_proj", "x·W_vᵀ", ("B", "T", "K·D"), "x·W_vᵀ"),
+    Step("q_norm", "attention.q_norm", "q̂", ("B", "T", "H", "D"), "q̂ = q ⊙ γ_q / √(mean(q²) + ε)"),
+    Step("k_norm", "attention.k_norm", "k̂", ("B", "T", "K", "D"), "k̂ = k ⊙ γ_k / √(mean(k²) + ε)"),
+    Step("q_rope", "rope.q", "q̃", ("B", "H", "T", "D"), "q̃ = q̂ ⊙ cos + rot(q̂) ⊙ sin"),
+    Step("k_rope", "rope.k", "k̃", ("B", "K", "T", "D"), "k̃ = k̂ ⊙ cos + rot(k̂) ⊙ sin"),
+    Step("merged", "attention.merged", "[O₀ … O_H₋₁]", ("B", "T", "H·D"), "concat(O₀, …, O_H₋₁)"),
+    Step("o_proj", "attention.o_proj", "y", ("B", "T", "C"), "y = concat(O₀, …, O_H₋₁)·W_oᵀ"),
+)
+_EAGER = (Step("kernel_weights", "eager.softmax", "A", ("B", "H", "Tq", "Tk"), "A = softmax(S)"),)
+
+
+def steps(way: str) -> tuple[Step, ...]:
+    """Return the captured steps of one way of computing attention (flash, sdpa, eager), in the order they run."""
+    return _COMMON + (_EAGER if way == "eager" else ())
+
+
+def probed(table: Table, way: str) -> list[str]:
+    """Return the anchors to probe: all in the files that this way runs, but those outside the asked layer's windows."""
+    outside = {"attention.hidden", "norm.rsqrt"}
+    prefixes = (
+        "rope.",
+        "attention.",
+        "scale.",
+        "causal.",
+        {"flash": "kernel.", "sdpa": "sdpa.", "eager": "eager."}[way],
+    )
+    return [
+        id
+        for id, anchor in table.anchors.items()
+        if anchor.file in FILES[way] and id.startswith(prefixes) and id not in outside
+    ]
+
+
+def captures(table: Table, way: str, recorder: Recorder) -> dict[str, Capture]:
+    """Return the captured steps by name."""
+    found = {}
+    for step in steps(way):
+        values = recorder.values(step.anchor, step.window)
+        if values:
+            found[step.name] = Capture(
+                step.name, step.symbol, step.axes, to_array(values[0]), table.site(step.anchor), step.formula
+            )
+    return found
+
+
+def lineage(table: Table, hops: tuple[StaticHop, ...], recorder: Recorder, received: float | bool | None) -> Lineage:
+    """Return a value's path with what each hop held at run time. ``received`` is what the kernel was given.
+
+    Identity is told for floats only: one float object travels from the definition to the kernel, while True and False
+    are single objects that match anywhere.
+    """
+    joined = []
+    for hop in hops:
+        values = [_held(value, hop.binds) for value in _seen(recorder, hop.anchor.id)]
+        same = next((value for value in values if value is received), None) if isinstance(received, float) else None
+        value = same if same is not None else (values[-1] if values else None)
+        joined.append(
+            Hop(
+                site=table.site(hop.anchor.id),
+                binds=hop.binds,
+                linked=hop.linked,
+                seen=bool(values),
+                value=value if isinstance(value, (float, bool)) else None,
+                same_object=value is received if values and isinstance(received, float) else None,
+            )
+        )
+    return Lineage(received, hops[0].anchor.code, tuple(joined))
+
+
+def _seen(recorder: Recorder, anchor: str) -> list[Any]:
+    return [seen.value for seen in recorder.seen if seen.anchor == anchor]
+
+
+def _held(value: Any, binds: str) -> Any:
+    """Return what a hop holds: the value itself, or that entry of the dictionary opened into the kernel's call."""
+    return value.get(binds.removesuffix("=")) if isinstance(value, dict) else value

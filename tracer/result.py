@@ -1,0 +1,27 @@
+"""Trace: one head of one traced layer, its reference and its checks. What every renderer is given.
+
+Must not know: how it was made, how it is shown.
+"""
+
+from dataclasses import dataclass
+
+from tracer.maths.attention import Head
+from tracer.records import Check, LayerTrace, Status
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One head of a traced layer: all that was captured, the head recomputed in float64 from it, and the checks."""
+
+    layer: LayerTrace
+    head: int
+    reference: Head
+    checks: tuple[Check, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0: no check failed and at least one passed; 1: one failed; 3: nothing could be tested."""
+        statuses = {check.status for check in self.checks}
+        if Status.FAIL in statuses:
+            return 1
+        return 0 if Status.PASS in statuses else 3

@@ -1,0 +1,147 @@
+"""Anchors: named expressions of a project's source, found by structure and tied to a file's sha256.
+
+The definitions are data (``annotations/anchors/*.toml``). Finding them needs LibCST, which costs a third of a second,
+so a finished table is kept in the user's cache under the hash of everything it follows from. Must not know: what runs.
+"""
+
+import contextlib
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tracer import data
+from tracer.errors import Unsupported
+from tracer.files import write_whole
+from tracer.records import Site, Span
+from tracer.source.files import SourceFile
+
+_TABLE_FORMAT = 2
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """One named expression: ``file`` is its key in the definitions, ``callee`` the function a matched call names."""
+
+    id: str
+    file: str
+    span: Span
+    scope: str
+    code: str
+    parameters: tuple[str, ...]
+    callee: str | None
+
+
+@dataclass(frozen=True)
+class PathStep:
+    """One hop of a value's path as the definitions give it: an anchor, and the name the next hop reads."""
+
+    anchor: str
+    binds: str
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """What ``annotations/anchors/<project>.toml`` says. ``paths``: value → way of computing attention → its hops."""
+
+    project: str
+    files: Mapping[str, str]
+    anchors: Mapping[str, Mapping[str, str]]
+    paths: Mapping[str, Mapping[str, tuple[PathStep, ...]]]
+    digest: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """All anchors of a project in the very files that are given."""
+
+    files: Mapping[str, SourceFile]
+    anchors: Mapping[str, Anchor]
+
+    def site(self, id: str) -> Site:
+        """Return the Site of the anchor ``id``."""
+        anchor = self.anchors[id]
+        return self.files[anchor.file].site(anchor.span, anchor.scope)
+
+
+def definitions(project: str) -> Definitions:
+    """Return the anchor definitions of ``project``."""
+    content = (data.annotations() / "anchors" / f"{project}.toml").read_bytes()
+    raw = tomllib.loads(content.decode("utf-8"))
+    paths = {
+        value: {way: tuple(PathStep(**step) for step in steps) for way, steps in ways.items()}
+        for value, ways in raw["paths"].items()
+    }
+    return Definitions(raw["project"], raw["files"], raw["anchors"], paths, hashlib.sha256(content).hexdigest())
+
+
+def table(defined: Definitions, files: Mapping[str, SourceFile], cache: Path | None) -> Table:
+    """Return every anchor of ``defined`` in ``files``; raises Unsupported where one matches nowhere or several times.
+
+    ``cache`` is a folder that keeps finished tables (None: keep nothing). A table read from it is used only if each
+    anchor's code still stands at its span, so a damaged one costs time and never a wrong line.
+    """
+    key = _key(defined, files)
+    kept = cache / f"anchors-{key}.json" if cache is not None else None
+    anchors = _read(kept, files) if kept is not None else None
+    if anchors is None:
+        anchors = _find_all(defined, files)
+        if kept is not None:
+            # A cache that cannot be written (read-only home, full disk) costs a third of a second, and nothing else.
+            with contextlib.suppress(OSError):
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(kept, json.dumps([asdict(a) for a in anchors.values()]).encode())
+    return Table(files, anchors)
+
+
+def _find_all(defined: Definitions, files: Mapping[str, SourceFile]) -> dict[str, Anchor]:
+    from tracer.source.patterns import Module, Pattern  # LibCST: not loaded where the cache has the table
+
+    modules = {key: Module(file.source) for key, file in files.items()}
+    anchors = {}
+    for id, wanted in defined.anchors.items():
+        file = files[wanted["file"]]
+        pattern = Pattern(wanted["pattern"])
+        found = modules[wanted["file"]].find(pattern, wanted["scope"], wanted.get("under"))
+        if len(found) != 1:
+            raise _not_one(id, wanted, file, [(f.span.line, f.span.column, f.code) for f in found])
+        (hit,) = found
+        anchors[id] = Anchor(id, wanted["file"], hit.span, hit.scope, hit.code, hit.parameters, hit.callee)
+    return anchors
+
+
+def _not_one(id: str, wanted: Mapping[str, str], file: SourceFile, found: list[tuple[int, int, str]]) -> Unsupported:
+    values: dict[str, object] = {
+        "anchor": id,
+        "pattern": wanted["pattern"],
+        "scope": wanted["scope"],
+        "file": file.member,
+        "project": file.project,
+        "version": file.version,
+        "count": len(found),
+        "candidates": "\n".join(f"  {line}:{column}  {' '.join(code.split())}" for line, column, code in found),
+    }
+    return Unsupported("source.anchor_several" if found else "source.anchor_none", **values)
+
+
+def _key(defined: Definitions, files: Mapping[str, SourceFile]) -> str:
+    parts = [str(_TABLE_FORMAT), defined.digest, *(f"{key}:{files[key].sha256}" for key in sorted(files))]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _read(kept: Path, files: Mapping[str, SourceFile]) -> dict[str, Anchor] | None:
+    try:
+        rows = json.loads(kept.read_bytes())
+        anchors = {row["id"]: _anchor(row) for row in rows}
+        whole = all(files[a.file].text.code(a.span) == a.code for a in anchors.values())
+    except (OSError, ValueError, TypeError, KeyError, IndexError):
+        return None  # absent or damaged: it is made anew from the source
+    return anchors if whole else None
+
+
+def _anchor(row: Mapping[str, Any]) -> Anchor:
+    fields = {**row, "span": Span(**row["span"]), "parameters": tuple(row["parameters"])}
+    return Anchor(**fields)
