@@ -1,0 +1,37 @@
+"""``trace MODEL``: run one layer's attention, show one head of it, and end with whether the checks passed.
+
+Must not know: how a trace is made, checked or drawn.
+"""
+
+from typing import Any
+
+import click
+
+from tracer.cli import common, options
+from tracer.cli.command import About, Command, Example, language_of
+from tracer.texts import message
+
+
+def _run(ctx: click.Context, /, **values: Any) -> int:
+    from tracer.cli import answers  # reaches the pipeline, and with it everything heavy
+
+    return answers.trace(options.read(str(ctx.info_name), values), language_of(ctx))
+
+
+OPTIONS = [*options.run_options(), *options.format_options(), options.save_option(), options.verbose_option()]
+
+COMMAND = Command(
+    "run",
+    about=About(
+        line=message("cli.run"),
+        more=message("cli.run_more"),
+        examples=(
+            Example("trace qwen3 --layer 0 --head 2", message("cli.example_head")),
+            Example("trace qwen3 --prompt-file poem.txt --query 5", message("cli.example_query")),
+            Example("trace qwen3 --tokens 5,9,5,9,5 --format json -o trace.json", message("cli.example_json")),
+            Example("trace qwen3 --kernel sdpa --dtype bfloat16 --save head.safetensors", message("cli.example_save")),
+        ),
+    ),
+    callback=_run,
+    params=[*OPTIONS, *common.options()],
+)

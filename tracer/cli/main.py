@@ -1,0 +1,71 @@
+"""The process around the command: language, streams, errors to exit codes. ``main`` is what ``trace`` starts.
+
+Must not know: commands and options.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from tracer.cli import collector, language, streams
+from tracer.cli.exits import INTERRUPTED, PASSED, UNTESTED
+from tracer.errors import TracerError
+from tracer.texts import message
+
+DEBUG_VARIABLE = "TRACER_DEBUG"
+
+
+def main() -> NoReturn:
+    """Run the command line of this process and exit with its code."""
+    collector.hold()
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run ``trace`` with ``arguments``, tell on standard error whatever goes wrong, and return the exit code."""
+    streams.prepare()
+    spoken = language.choose(arguments, os.environ, streams.encoding())
+    if not language.can_carry(streams.encoding(), spoken):
+        streams.say(message("cli.encoding", encoding=streams.encoding()).text())
+    try:
+        return _command(arguments, spoken)
+    except TracerError as error:
+        streams.complain(error.message, spoken)
+        return error.exit_code
+    except KeyboardInterrupt:
+        streams.restore_terminal()
+        streams.say(message("cli.interrupted").text(spoken))
+        return INTERRUPTED
+    except BrokenPipeError:
+        streams.silence(sys.stdout)
+        return PASSED
+    except Exception as fault:  # noqa: BLE001 - the last line: a reader gets a sentence, a developer the traceback
+        _confess(fault, spoken)
+        return UNTESTED
+
+
+def _command(arguments: Sequence[str], spoken: str) -> int:
+    # Imported here so that a Ctrl-C, or a fault, while the commands load is told like any other.
+    import click
+    from click.shell_completion import shell_complete
+
+    from tracer.cli.app import COMPLETE_VARIABLE, NAME, ROOT
+
+    instruction = os.environ.get(COMPLETE_VARIABLE)
+    if instruction:
+        return shell_complete(ROOT, {"obj": spoken}, NAME, COMPLETE_VARIABLE, instruction)
+    try:
+        with ROOT.make_context(NAME, list(arguments), obj=spoken) as ctx:
+            return int(ROOT.invoke(ctx))
+    except click.exceptions.Exit as ended:  # --help and --version
+        return ended.exit_code
+
+
+def _confess(fault: Exception, spoken: str) -> None:
+    if os.environ.get(DEBUG_VARIABLE):
+        import traceback  # only a fault needs it
+
+        streams.say("".join(traceback.format_exception(fault)).rstrip())
+    detail = f"{type(fault).__name__}: {fault}"
+    streams.complain(message("cli.fault", detail=detail, variable=DEBUG_VARIABLE), spoken)

@@ -1,0 +1,154 @@
+"""What a trace can be asked for on the command line, and the record that comes of it.
+
+Must not know: how a trace is made or shown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tracer import files
+from tracer.cli import words
+from tracer.cli.command import Option
+from tracer.cli.prompt import read_prompt
+from tracer.cli.values import Device, File, Place, Text, TokenIds, Whole, Word
+from tracer.errors import InputError
+from tracer.texts import message
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What one trace was asked for, in plain values; None and "auto" are for the run to decide."""
+
+    model: str
+    layer: int = 0
+    head: int = 0
+    query: int | None = None
+    prompt: str | None = None
+    tokens: tuple[int, ...] | None = None
+    chat: bool = False
+    checkpoint: str | None = None
+    revision: str | None = None
+    engine: str = "transformers"
+    kernel: str = "auto"
+    device: str = "auto"
+    dtype: str = "auto"
+    format: str = "terminal"
+    output: Path | None = None
+    save: Path | None = None
+    verbose: bool = False
+
+
+def format_options() -> list[click.Parameter]:
+    """Return the options that say what comes out and where, shared by all that show a trace."""
+    return [
+        Option(
+            "--format",
+            type=Word(words.FORMATS),
+            default="terminal",
+            metavar="|".join(words.FORMATS),
+            heading="cli.heading_output",
+            text=message("cli.opt_format"),
+        ),
+        Option(
+            "-o", "--output", type=File(), metavar="FILE", heading="cli.heading_output", text=message("cli.opt_output")
+        ),
+    ]
+
+
+def query_option() -> Option:
+    """Return ``--query``."""
+    return Option("--query", type=Whole(), metavar="I", heading="cli.heading_what", text=message("cli.opt_query"))
+
+
+def run_options() -> list[click.Parameter]:
+    """Return the options of every command that runs a model, in the order of the help page."""
+    kernels, devices, dtypes = (", ".join(known) for known in (words.KERNELS, words.DEVICES, words.DTYPES))
+    what, prompt, model, how = (f"cli.heading_{name}" for name in ("what", "prompt", "model", "how"))
+    return [
+        Option("--layer", type=Whole(), default=0, metavar="N", heading=what, text=message("cli.opt_layer")),
+        Option("--head", type=Whole(), default=0, metavar="N", heading=what, text=message("cli.opt_head")),
+        query_option(),
+        Option("--prompt", type=Text(), metavar="TEXT", heading=prompt, text=message("cli.opt_prompt")),
+        Option("--prompt-file", type=File(), metavar="FILE|-", heading=prompt, text=message("cli.opt_prompt_file")),
+        Option("--tokens", type=TokenIds(), metavar="1,2,3", heading=prompt, text=message("cli.opt_tokens")),
+        Option("--chat", is_flag=True, heading=prompt, text=message("cli.opt_chat")),
+        Option("--checkpoint", type=Place(), metavar="DIR|HUB_ID", heading=model, text=message("cli.opt_checkpoint")),
+        Option("--revision", type=Text(), metavar="R", heading=model, text=message("cli.opt_revision")),
+        Option(
+            "--engine",
+            type=Word(words.ENGINES),
+            default="transformers",
+            metavar="NAME",
+            heading=how,
+            text=message("cli.opt_engine", known=", ".join(words.ENGINES)),
+        ),
+        Option(
+            "--kernel",
+            type=Word(words.KERNELS),
+            default="auto",
+            metavar="NAME",
+            heading=how,
+            text=message("cli.opt_kernel", known=kernels),
+        ),
+        Option(
+            "--device",
+            type=Device(words.DEVICES),
+            default="auto",
+            metavar="NAME",
+            heading=how,
+            text=message("cli.opt_device", known=devices),
+        ),
+        Option(
+            "--dtype",
+            type=Word(words.DTYPES),
+            default="auto",
+            metavar="NAME",
+            heading=how,
+            text=message("cli.opt_dtype", known=dtypes),
+        ),
+    ]
+
+
+def save_option() -> Option:
+    """Return ``--save``."""
+    return Option("--save", type=File(), metavar="FILE", heading="cli.heading_output", text=message("cli.opt_save"))
+
+
+def verbose_option() -> Option:
+    """Return ``--verbose``."""
+    return Option("-v", "--verbose", is_flag=True, text=message("cli.opt_verbose"))
+
+
+def read(model: str, values: Mapping[str, Any]) -> RunOptions:
+    """Return what was asked for, the prompt's file read and the places to write to tried; raises InputError."""
+    given = dict(values)
+    prompt_file = given.pop("prompt_file")
+    _check_prompt_sources(given, prompt_file)
+    if given["revision"] is not None and given["checkpoint"] is None:
+        raise InputError("cli.revision_alone")
+    check_outputs(given["output"], given["save"])
+    if prompt_file is not None:
+        given["prompt"] = read_prompt(prompt_file)
+    return RunOptions(model=model, **given)
+
+
+def check_outputs(*places: Path | None) -> None:
+    """Find out, before any work is done, whether each of ``places`` can be written; raises InputError."""
+    wanted = [place for place in places if place is not None]
+    if len(wanted) != len({place.absolute() for place in wanted}):
+        raise InputError("cli.same_output", path=str(wanted[0]))
+    for place in wanted:
+        files.check_writable(place)
+
+
+def _check_prompt_sources(given: Mapping[str, Any], prompt_file: Path | None) -> None:
+    sources = {"--prompt": given["prompt"], "--prompt-file": prompt_file, "--tokens": given["tokens"]}
+    named = [name for name, value in sources.items() if value is not None]
+    if len(named) > 1:
+        raise InputError("cli.one_prompt", named=", ".join(named))
+    if given["chat"] and given["tokens"] is not None:
+        raise InputError("cli.chat_with_tokens")

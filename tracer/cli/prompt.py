@@ -1,0 +1,40 @@
+"""The prompt from a file or from standard input.
+
+Must not know: what becomes of it.
+"""
+
+import sys
+from pathlib import Path
+
+from tracer.errors import InputError
+from tracer.files import reason
+
+STANDARD_INPUT = Path("-")
+LARGEST = 64 * 1024 * 1024  # bytes; far beyond any context, far below what fills a memory
+
+
+def read_prompt(source: Path) -> str:
+    """Return the text of ``source`` ("-" is standard input) without a byte order mark and without one last line end.
+
+    Raises InputError where it cannot be read, is too large, or is not UTF-8.
+    """
+    data = _read(source)
+    if len(data) > LARGEST:
+        raise InputError("cli.prompt_too_large", path=str(source), limit=LARGEST // 1024**2)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError("cli.prompt_not_utf8", path=str(source), byte=error.start) from error
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def _read(source: Path) -> bytes:
+    if source == STANDARD_INPUT:
+        if sys.stdin is None:
+            raise InputError("cli.no_standard_input")
+        return sys.stdin.buffer.read(LARGEST + 1)
+    try:
+        with source.open("rb") as file:
+            return file.read(LARGEST + 1)
+    except (OSError, ValueError) as error:
+        raise InputError("cli.prompt_unreadable", path=str(source), reason=reason(error)) from error

@@ -1,0 +1,132 @@
+"""The kinds of value an option takes: whole numbers, words of a list, token ids, text, files. A value of the wrong kind
+is an InputError that names the option, says what was expected and what was found, and suggests a near word.
+
+Must not know: any particular option.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from tracer.cli.words import hint
+from tracer.errors import InputError
+from tracer.texts import message
+
+_WHOLE = re.compile(r"[0-9]{1,15}")
+_DEVICE_NUMBER = re.compile(r"cuda:[0-9]{1,3}")
+
+
+class Whole(click.ParamType[int]):
+    """A whole number from 0."""
+
+    name = "whole"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number; raises InputError."""
+        if isinstance(value, int):
+            return value
+        if not _WHOLE.fullmatch(value):
+            raise InputError("cli.not_a_whole_number", option=_name(param), found=value)
+        return int(value)
+
+
+class Word(click.ParamType[str]):
+    """One word of a short list."""
+
+    name = "word"
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self.known = tuple(known)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word; raises InputError with a suggestion."""
+        if value in self.known:
+            return str(value)
+        raise InputError(
+            "cli.not_one_of",
+            option=_name(param),
+            found=value,
+            known=", ".join(self.known),
+            hint=hint(value, self.known, message("cli.choose_one")),
+        )
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        """Return the words that begin with ``incomplete``."""
+        return [CompletionItem(word) for word in self.known if word.startswith(incomplete)]
+
+
+class Device(Word):
+    """One word of a list, or one CUDA device by its number."""
+
+    name = "device"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the device; raises InputError with a suggestion."""
+        return str(value) if _DEVICE_NUMBER.fullmatch(value) else super().convert(value, param, ctx)
+
+
+class TokenIds(click.ParamType[tuple[int, ...]]):
+    """Token ids, separated by commas."""
+
+    name = "ids"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Return the ids; raises InputError that names the first part which is none."""
+        if isinstance(value, tuple):
+            return value
+        parts = [part.strip() for part in value.split(",")]
+        for place, part in enumerate(parts, start=1):
+            if not _WHOLE.fullmatch(part):
+                raise InputError("cli.not_token_ids", option=_name(param), place=place, found=part)
+        return tuple(int(part) for part in parts)
+
+
+class Text(click.ParamType[str]):
+    """Text that is valid Unicode, as a command line in another encoding need not be."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text; raises InputError."""
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError("cli.not_unicode", option=_name(param), place=error.start + 1) from error
+        return str(value)
+
+
+class File(click.ParamType[Path]):
+    """The path of a file."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path; raises InputError where it is empty."""
+        if not str(value):
+            raise InputError("cli.empty_path", option=_name(param))
+        return Path(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        """Leave the completion to the shell, which knows the files."""
+        return [CompletionItem(incomplete, type="file")]
+
+
+class Place(Text):
+    """A folder on this machine, or the id of a repository on the hub."""
+
+    name = "place"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        """Leave the completion to the shell, which knows the folders."""
+        return [CompletionItem(incomplete, type="dir")]
+
+
+def _name(param: click.Parameter | None) -> str:
+    """The name a reader knows the parameter by: an option's long one, an argument's metavar."""
+    if isinstance(param, click.Option):
+        return max(param.opts, key=len)
+    return "" if param is None else str(param.metavar or param.name)

@@ -1,0 +1,42 @@
+"""The words the command line knows: models, kernels, formats, languages, and how near a misspelt one comes.
+
+Must not know: click, what a word leads to.
+"""
+
+from collections.abc import Iterable
+
+from tracer.texts import LANGUAGES, Message, message
+
+MODELS = ("qwen3",)
+ENGINES = ("transformers",)
+KERNELS = ("auto", "flash-attn", "cpu-flash", "sdpa", "eager")
+DEVICES = ("auto", "cpu", "cuda")
+DTYPES = ("auto", "float64", "float32", "bfloat16", "float16")
+FORMATS = ("terminal", "json")
+SHELLS = ("bash", "zsh", "fish")
+LANGS = LANGUAGES
+
+# What people call things elsewhere → the word used here.
+ALSO_KNOWN_AS = {
+    "fp32": "float32", "f32": "float32", "float": "float32", "fp64": "float64", "double": "float64", "bf16": "bfloat16", "fp16": "float16", "f16": "float16",
+    "half": "float16", "gpu": "cuda", "flash": "flash-attn", "flash_attention_2": "flash-attn", "fa2": "flash-attn",
+    "cpu_flash": "cpu-flash", "hf": "transformers", "cn": "zh", "chinese": "zh", "english": "en", "text": "terminal",
+}  # fmt: skip
+
+
+def nearest(word: str, known: Iterable[str]) -> list[str]:
+    """Return the known words that ``word`` may be a misspelling of, the likeliest first; often none."""
+    from difflib import get_close_matches  # only a mistake needs it
+
+    choices = list(known)
+    lowered = word.lower()
+    if ALSO_KNOWN_AS.get(lowered) in choices:
+        return [ALSO_KNOWN_AS[lowered]]
+    by_lower = {choice.lower(): choice for choice in choices}
+    return [by_lower[match] for match in get_close_matches(lowered[:64], by_lower, n=3, cutoff=0.6)]
+
+
+def hint(word: str, known: Iterable[str], otherwise: Message) -> Message:
+    """Return "Did you mean …?" where a known word is near ``word``, else ``otherwise``."""
+    near = nearest(word, known)
+    return message("cli.did_you_mean", words=", ".join(near)) if near else otherwise
