@@ -10,13 +10,11 @@ import platformdirs
 
 from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.checkpoint.open import open_checkpoint
-from tracer.checks.run import run_checks
 from tracer.engines.transformers.engine import Progress, Wanted, trace_layer
 from tracer.errors import InputError
 from tracer.kernels.choose import choose
-from tracer.maths.attention import Visibility, head
-from tracer.records import Choice, LayerTrace, Request, Token
-from tracer.result import Trace
+from tracer.records import Choice, Request, Token
+from tracer.result import Trace, look_at
 from tracer.texts import Message, message
 
 MODEL = "qwen3"
@@ -71,18 +69,6 @@ def trace(
     heads = tuple(range(facts.heads)) if all_heads else (head,)
     wanted = Wanted(request, chosen, heads, Path(platformdirs.user_cache_dir("tracer")), progress)
     return look_at(trace_layer(opened, read, wanted), head)
-
-
-def look_at(layer: LayerTrace, number: int) -> Trace:
-    """Return one head of a traced layer, recomputed in float64 from its captures, with its checks."""
-    if not 0 <= number < layer.model.heads:
-        raise InputError("checkpoint.head_range", head=number, last=layer.model.heads - 1)
-    q, k, v = (layer.captures[name].array for name in ("q", "k", "v"))
-    kv = layer.model.kv_head(number)
-    visibility = Visibility(tq=q.shape[0], tk=k.shape[0], causal=True, window=layer.model.window)
-    scale = float(layer.scale.value) if layer.scale.value is not None else layer.model.head_dim**-0.5
-    reference = head(q[:, number].float64(), k[:, kv].float64(), v[:, kv].float64(), scale, visibility)
-    return Trace(layer, number, reference, run_checks(layer, number, reference))
 
 
 def _prompt(opened: Checkpoint, prompt: str | None, tokens: Sequence[int] | None, chat: bool) -> tuple[Token, ...]:
