@@ -9,25 +9,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from io import FileIO
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from tracer import data
 from tracer.checkpoint import layout, strictjson
+from tracer.checkpoint.characters import bare_token
 from tracer.checkpoint.header import TensorInfo
 from tracer.checkpoint.places import Place
 from tracer.checkpoint.prompt import check_token_ids
-from tracer.checkpoint.settings import Settings, read_settings
+from tracer.checkpoint.settings import Settings, model_arguments, read_settings
 from tracer.checkpoint.shards import Shards, read_shards
 from tracer.checkpoint.tokenizer import Tokenizer, read_tokenizer
 from tracer.checkpoint.wording import listed, shape_text
 from tracer.errors import InputError
-from tracer.records import CheckpointFacts, ModelFacts
+from tracer.records import CheckpointFacts, ModelFacts, Token
 from tracer.texts import Message, message
 
 if TYPE_CHECKING:
     import torch
 
 CONFIG = "config.json"
+DEFAULT_PROMPT = "default_prompt.txt"
+SHIPPED = "qwen3-tiny"
 CHUNK = 1 << 28  # the largest single read; Linux itself reads at most 2 GiB at once
 _CONFIG_DTYPE = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
@@ -43,10 +46,11 @@ class Checkpoint:
             raise InputError("checkpoint.no_config", folder=str(place.folder), files=listed(place.names()))
         raw = strictjson.read_bytes(config_file, strictjson.MEGABYTE)
         self._config_sha256 = hashlib.sha256(raw).hexdigest()
-        self.config: Mapping[str, Any] = MappingProxyType(strictjson.parse_object(raw, config_file))
-        self.settings: Settings = read_settings(self.config, config_file)
+        self._config = strictjson.parse_object(raw, config_file)
+        self.settings: Settings = read_settings(self._config, config_file)
         self._shards: Shards = read_shards(place)
         self._bytes_read = 0
+        self._notes: list[Message] = []
 
     @property
     def name(self) -> str:
@@ -64,6 +68,11 @@ class Checkpoint:
         return self._place.revision
 
     @property
+    def config(self) -> dict[str, Any]:
+        """What to build transformers' Qwen3Config from: the checked fields of config.json alone, a new dictionary."""
+        return model_arguments(self._config, self.settings)
+
+    @property
     def tensors(self) -> Mapping[str, TensorInfo]:
         """The tensors by name. Looking one up may download its shard; iterating over names and ``in`` do not."""
         return self._shards
@@ -73,7 +82,7 @@ class Checkpoint:
         """How many bytes of tensors have been read so far (headers not counted)."""
         return self._bytes_read
 
-    @cached_property
+    @property
     def warnings(self) -> tuple[Message, ...]:
         """What the reader should know about this checkpoint though it can be traced."""
         found = list(self.settings.warnings)
@@ -82,7 +91,7 @@ class Checkpoint:
         stored, written = self.dtype, self.settings.dtype
         if written is not None and _CONFIG_DTYPE[stored] != written:
             found.append(message("checkpoint.dtype_differs", stored=stored, written=written))
-        return tuple(found)
+        return (*found, *self._notes)
 
     @cached_property
     def dtype(self) -> str:
@@ -118,7 +127,7 @@ class Checkpoint:
             window=settings.window if layer_type == "sliding_attention" else None,
             max_positions=settings.max_positions,
             norm_eps=settings.norm_eps,
-            rope=settings.rope,
+            rope=dict(settings.rope),
         )
 
     def check_layer(self, layer: int) -> None:
@@ -158,8 +167,8 @@ class Checkpoint:
         loaded = {}
         for name in names:
             info = self._info(name)
-            data = self._read(info, [info.offset], info.nbytes)
-            loaded[name] = _as_tensor(data, info.dtype, info.shape, dtype)
+            read = self._read(info, [info.offset], info.nbytes)
+            loaded[name] = _as_tensor(read, info.dtype, info.shape, dtype)
         return loaded
 
     def embedding_rows(self, ids: Sequence[int], dtype: "torch.dtype | None" = None) -> "torch.Tensor":
@@ -171,14 +180,29 @@ class Checkpoint:
         info = self._info(layout.EMBEDDING)
         row = info.nbytes // info.shape[0]
         unique = sorted(set(ids))
-        data = self._read(info, [info.offset + id * row for id in unique], row)
-        rows = _as_tensor(data, info.dtype, (len(unique), info.shape[1]), dtype)
+        read = self._read(info, [info.offset + id * row for id in unique], row)
+        rows = _as_tensor(read, info.dtype, (len(unique), info.shape[1]), dtype)
         place = {id: index for index, id in enumerate(unique)}
         return rows[torch.tensor([place[id] for id in ids])]
 
     def tokenizer(self) -> Tokenizer:
         """Return the checkpoint's tokenizer; raises InputError where it has none that can be read."""
         return self._tokenizer
+
+    def tokens(self, ids: Sequence[int]) -> tuple[Token, ...]:
+        """Return the tokens of ``ids``; without a usable tokenizer they lack bytes and text, and a warning says why."""
+        try:
+            return self._tokenizer.tokens(ids)
+        except InputError as fault:
+            if fault.message not in self._notes:
+                self._notes.append(fault.message)
+            return tuple(bare_token(id) for id in ids)
+
+    def default_prompt(self) -> str:
+        """Return the text to trace where none is given: the folder's own default_prompt.txt, else the shipped one."""
+        own = self._place.find(DEFAULT_PROMPT) if self._place.complete else None
+        file = own or data.shipped_checkpoint(SHIPPED) / DEFAULT_PROMPT
+        return strictjson.read_text(file, strictjson.MEGABYTE).rstrip("\r\n")
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
@@ -220,16 +244,16 @@ class Checkpoint:
 
     def _read(self, info: TensorInfo, starts: Sequence[int], count: int) -> bytearray:
         """Return the bytes of ``info``'s file from each of ``starts``, ``count`` of them each, one after the other."""
-        data = bytearray(len(starts) * count)
-        view = memoryview(data)
+        read = bytearray(len(starts) * count)
+        view = memoryview(read)
         try:
             with info.file.open("rb", buffering=0) as file:
                 for index, start in enumerate(starts):
                     _fill(view[index * count : (index + 1) * count], file, start, info)
         except OSError as fault:
             raise InputError("checkpoint.unreadable", file=str(info.file), fault=fault.strerror or str(fault)) from None
-        self._bytes_read += len(data)
-        return data
+        self._bytes_read += len(read)
+        return read
 
 
 def _fill(view: memoryview, file: FileIO, start: int, info: TensorInfo) -> None:

@@ -7,13 +7,11 @@ import os.path
 from pathlib import Path
 
 from tracer import data
-from tracer.checkpoint.checkpoint import Checkpoint
+from tracer.checkpoint.checkpoint import SHIPPED, Checkpoint
 from tracer.checkpoint.hub import is_hub_id, open_repository
 from tracer.checkpoint.places import Folder, Place
 from tracer.checkpoint.wording import shown
 from tracer.errors import InputError
-
-DEFAULT = "qwen3-tiny"
 
 
 def open_checkpoint(where: str | None = None, *, revision: str | None = None) -> Checkpoint:
@@ -27,8 +25,8 @@ def open_checkpoint(where: str | None = None, *, revision: str | None = None) ->
 
 
 def _place(where: str | None, revision: str | None) -> Place:
-    if where is None or (where == DEFAULT and not os.path.isdir(where)):
-        folder = data.shipped_checkpoint(DEFAULT)
+    if where is None or (where == SHIPPED and not os.path.isdir(where)):
+        folder = data.shipped_checkpoint(SHIPPED)
     elif "\0" in where or not where:
         raise InputError("checkpoint.no_folder", where=shown(where))
     else:

@@ -24,19 +24,27 @@ _POSITIVE = (
     "beta_slow",
     "low_freq_factor",
     "high_freq_factor",
+    "mscale",
+    "mscale_all_dim",
 )
 _LISTS = ("short_factor", "long_factor")
+_PRETRAINED = "original_max_position_embeddings"
+_PARTIAL = "partial_rotary_factor"
+_KNOWN = {"rope_type", *_POSITIVE, *_LISTS, _PRETRAINED, _PARTIAL, "truncate"}
+_EXTENDING = ("yarn", "llama3", "longrope")  # these compare with the length the model was pretrained for
 _REQUIRED = {
     "default": (),
     "linear": ("factor",),
     "dynamic": ("factor",),
     "yarn": ("factor",),
-    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
     "longrope": ("short_factor", "long_factor"),
 }
 
 
-def read_rope(config: Mapping[str, Any], head_dim: int, file: Path) -> tuple[dict[str, object], tuple[Message, ...]]:
+def read_rope(
+    config: Mapping[str, Any], head_dim: int, max_positions: int, file: Path
+) -> tuple[dict[str, object], tuple[Message, ...]]:
     """Return the parameters under transformers' names (``rope_theta``, ``rope_type``, ``factor`` …), and warnings.
 
     Raises InputError for a value that cannot be meant, Unsupported for a rope type that Qwen3's code does not take.
@@ -46,10 +54,12 @@ def read_rope(config: Mapping[str, Any], head_dim: int, file: Path) -> tuple[dic
         raise InputError("checkpoint.rope_kind", file=str(file), found=shown(written))
     if any(key in written for key in NESTED):
         raise Unsupported("checkpoint.rope_nested", file=str(file))
-    parameters = {key: value for key, value in written.items() if value is not None and key != "type"}
+    parameters = {key: value for key, value in written.items() if value is not None and key in _KNOWN}
     parameters["rope_type"] = written.get("rope_type", written.get("type", "default"))
-    if config.get("partial_rotary_factor") is not None:
-        parameters.setdefault("partial_rotary_factor", config["partial_rotary_factor"])
+    if config.get(_PARTIAL) is not None:
+        parameters.setdefault(_PARTIAL, config[_PARTIAL])
+    if parameters["rope_type"] in _EXTENDING:
+        parameters.setdefault(_PRETRAINED, max_positions)
     outer = config.get("rope_theta")
     warnings: list[Message] = []
     if "rope_theta" not in parameters:
@@ -77,14 +87,16 @@ def _check(parameters: Mapping[str, Any], head_dim: int, file: Path) -> None:
         factors = parameters.get(name, [1.0] * (head_dim // 2))
         if not isinstance(factors, list) or len(factors) != head_dim // 2 or not all(map(_positive, factors)):
             raise InputError("checkpoint.rope_list", file=str(file), field=name, count=head_dim // 2)
-    original = parameters.get("original_max_position_embeddings", 1)
+    original = parameters.get(_PRETRAINED, 1)
     if type(original) is not int or not 1 <= original < 1 << 31:
+        raise InputError("checkpoint.rope_number", file=str(file), field=_PRETRAINED, found=shown(original))
+    if not isinstance(parameters.get("truncate", True), bool):
         raise InputError(
-            "checkpoint.rope_number", file=str(file), field="original_max_position_embeddings", found=shown(original)
+            "checkpoint.config_flag", file=str(file), field="truncate", found=shown(parameters["truncate"])
         )
-    if parameters.get("partial_rotary_factor", 1) != 1:
+    if parameters.get(_PARTIAL, 1) != 1:
         # Qwen3's own code rotates every dimension: it would ignore the factor for some types and fail for others.
-        raise Unsupported("checkpoint.rope_partial", file=str(file), found=shown(parameters["partial_rotary_factor"]))
+        raise Unsupported("checkpoint.rope_partial", file=str(file), found=shown(parameters[_PARTIAL]))
 
 
 def _positive(value: object) -> bool:

@@ -3,6 +3,7 @@
 Nothing in the file is trusted. Must not know: transformers, weights, tokens.
 """
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +82,9 @@ def read_settings(config: Mapping[str, Any], file: Path) -> Settings:
     _check_choices(config, file)
     _note_remote_code(config, file, warnings)
     layer_types, window, window_warnings = windows.read_windows(config, numbers["num_hidden_layers"], file)
-    rope_parameters, rope_warnings = rope.read_rope(config, numbers["head_dim"], file)
+    rope_parameters, rope_warnings = rope.read_rope(
+        config, numbers["head_dim"], numbers["max_position_embeddings"], file
+    )
     return Settings(
         vocab_size=numbers["vocab_size"],
         hidden_size=numbers["hidden_size"],
@@ -100,6 +103,35 @@ def read_settings(config: Mapping[str, Any], file: Path) -> Settings:
         dtype=_dtype(config, file),
         warnings=(*warnings, *window_warnings, *rope_warnings),
     )
+
+
+def model_arguments(config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Return what to build transformers' Qwen3Config from: the checked fields alone, a new dictionary each time.
+
+    The rest of the file is left behind on purpose. Qwen3Config takes any key as an attribute, and some of them change
+    what runs: ``attn_implementation`` may even name a kernel to download.
+    """
+    return {
+        "model_type": MODEL_TYPE,
+        "vocab_size": settings.vocab_size,
+        "hidden_size": settings.hidden_size,
+        "intermediate_size": settings.intermediate_size,
+        "num_hidden_layers": settings.layers,
+        "num_attention_heads": settings.heads,
+        "num_key_value_heads": settings.kv_heads,
+        "head_dim": settings.head_dim,
+        "hidden_act": config.get("hidden_act", "silu"),
+        "max_position_embeddings": settings.max_positions,
+        "rms_norm_eps": settings.norm_eps,
+        "tie_word_embeddings": settings.tied,
+        "attention_bias": settings.attention_bias,
+        "attention_dropout": config.get("attention_dropout", 0.0),
+        "use_sliding_window": settings.window is not None,
+        "sliding_window": settings.window,
+        "layer_types": list(settings.layer_types),
+        "rope_parameters": copy.deepcopy(dict(settings.rope)),
+        "dtype": settings.dtype,
+    }
 
 
 def check_model_type(config: Mapping[str, Any], file: Path) -> None:

@@ -51,6 +51,14 @@ def read_object(path: Path, limit: int = 16 * MEGABYTE) -> dict[str, Any]:
     return parse_object(read_bytes(path, limit), path)
 
 
+def read_text(path: Path, limit: int) -> str:
+    """Return the UTF-8 text in ``path``; raises InputError as read_bytes does, and where it is not UTF-8."""
+    try:
+        return read_bytes(path, limit).decode("utf-8")
+    except UnicodeDecodeError as fault:
+        raise InputError("checkpoint.json_utf8", file=str(path), position=fault.start) from None
+
+
 def read_bytes(path: Path, limit: int) -> bytes:
     """Return the bytes of ``path``; raises InputError where it cannot be read or has more than ``limit`` bytes."""
     try:

@@ -115,10 +115,7 @@ def _template(place: Place, config: dict[str, Any], config_file: Path | None) ->
     """Return the chat template: a file of its own, or the entry in tokenizer_config.json (text, or a list of them)."""
     own = place.find(TEMPLATE)
     if own is not None:
-        try:
-            return strictjson.read_bytes(own, strictjson.MEGABYTE).decode("utf-8")
-        except UnicodeDecodeError as fault:
-            raise InputError("checkpoint.json_utf8", file=str(own), position=fault.start) from None
+        return strictjson.read_text(own, strictjson.MEGABYTE)
     entry = config.get("chat_template")
     if isinstance(entry, list):
         named = {item.get("name"): item.get("template") for item in entry if isinstance(item, dict)}
