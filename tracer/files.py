@@ -26,9 +26,11 @@ _REASONS = {
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows would otherwise change line ends
 
 
-def reason(error: OSError | ValueError) -> Message:
-    """Return why the operating system refused, as a sentence in every language where the reason is a common one."""
+def reason(error: OSError | ValueError, *, reading: bool = False) -> Message:
+    """Return why the operating system refused to read or write, in every language where the reason is a common one."""
     if isinstance(error, OSError):
+        if reading and error.errno == errno.ENOENT:
+            return message("files.no_such_file")
         if error.errno in _REASONS:
             return message(_REASONS[error.errno])
         return message("files.other", detail=error.strerror or type(error).__name__)
@@ -38,7 +40,7 @@ def reason(error: OSError | ValueError) -> Message:
 def check_writable(path: Path) -> None:
     """Find out whether ``write_whole`` could write ``path``, by creating a file beside it; raises InputError if not."""
     try:
-        target = Path(os.path.realpath(path))
+        target = _followed(path)
         if _is_special(target):
             if not os.access(target, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -57,7 +59,7 @@ def write_whole(path: Path, data: bytes) -> None:
     A symbolic link is followed. A device or a pipe is written to directly, having no "whole" to speak of.
     """
     try:
-        target = Path(os.path.realpath(path))
+        target = _followed(path)
         if _is_special(target):
             target.write_bytes(data)
         else:
@@ -65,6 +67,13 @@ def write_whole(path: Path, data: bytes) -> None:
             _replace(target, data)
     except (OSError, ValueError) as error:
         raise InputError("files.unwritable", path=str(path), reason=reason(error)) from error
+
+
+def _followed(path: Path) -> Path:
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():  # what is left of links that go round in a circle
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return target
 
 
 def _is_special(target: Path) -> bool:

@@ -6,7 +6,7 @@ Adding a command: write a module in ``commands/`` with a ``COMMAND``, and name i
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from tracer.cli import common, streams, versions, words
+from tracer.cli import common, streams, words
 from tracer.cli.command import About, Example, Group, Option, language_of
 from tracer.cli.commands import run
 from tracer.cli.values import Word
@@ -65,6 +65,8 @@ def _unknown(word: str, commands: list[str]) -> InputError:
 
 def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
+        from tracer.cli import versions  # reads the installed packages' records, which only this needs
+
         streams.answer(versions.page(language_of(ctx)))
         ctx.exit()
 

@@ -37,4 +37,4 @@ def _read(source: Path) -> bytes:
         with source.open("rb") as file:
             return file.read(LARGEST + 1)
     except (OSError, ValueError) as error:
-        raise InputError("cli.prompt_unreadable", path=str(source), reason=reason(error)) from error
+        raise InputError("cli.prompt_unreadable", path=str(source), reason=reason(error, reading=True)) from error

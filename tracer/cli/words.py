@@ -18,9 +18,10 @@ LANGS = LANGUAGES
 
 # What people call things elsewhere → the word used here.
 ALSO_KNOWN_AS = {
-    "fp32": "float32", "f32": "float32", "float": "float32", "fp64": "float64", "double": "float64", "bf16": "bfloat16", "fp16": "float16", "f16": "float16",
-    "half": "float16", "gpu": "cuda", "flash": "flash-attn", "flash_attention_2": "flash-attn", "fa2": "flash-attn",
-    "cpu_flash": "cpu-flash", "hf": "transformers", "cn": "zh", "chinese": "zh", "english": "en", "text": "terminal",
+    "double": "float64", "fp64": "float64", "f64": "float64", "float": "float32", "fp32": "float32", "f32": "float32",
+    "bf16": "bfloat16", "half": "float16", "fp16": "float16", "f16": "float16",
+    "gpu": "cuda", "flash": "flash-attn", "flash_attention_2": "flash-attn", "fa2": "flash-attn", "fa": "flash-attn",
+    "hf": "transformers", "cn": "zh", "chinese": "zh", "english": "en", "text": "terminal",
 }  # fmt: skip
 
 

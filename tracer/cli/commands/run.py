@@ -13,9 +13,10 @@ from tracer.texts import message
 
 
 def _run(ctx: click.Context, /, **values: Any) -> int:
-    from tracer.cli import answers  # reaches the pipeline, and with it everything heavy
+    asked = options.read(str(ctx.info_name), values)
+    from tracer.cli import answers  # reaches the pipeline, and with it everything heavy: only for a well-formed request
 
-    return answers.trace(options.read(str(ctx.info_name), values), language_of(ctx))
+    return answers.trace(asked, language_of(ctx))
 
 
 OPTIONS = [*options.run_options(), *options.format_options(), options.save_option(), options.verbose_option()]
