@@ -6,6 +6,7 @@ Must not know: what is in them.
 import errno
 import os
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 from tracer.errors import InputError
@@ -23,6 +24,7 @@ _REASONS = {
     errno.ENAMETOOLONG: "files.name_too_long",
     errno.ELOOP: "files.link_loop",
 }
+Buffer = bytes | bytearray | memoryview
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows would otherwise change line ends
 
 
@@ -53,15 +55,17 @@ def check_writable(path: Path) -> None:
         raise InputError("files.unwritable", path=str(path), reason=reason(error)) from error
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, *data: Buffer) -> None:
     """Write ``data`` to ``path`` so that nobody ever sees a part of it; raises InputError where that cannot be done.
 
-    A symbolic link is followed. A device or a pipe is written to directly, having no "whole" to speak of.
+    Several pieces are written one after the other, without a copy that holds them all. A symbolic link is followed.
+    A device or a pipe is written to directly, having no "whole" to speak of.
     """
     try:
         target = _followed(path)
         if _is_special(target):
-            target.write_bytes(data)
+            with target.open("wb") as file:
+                file.writelines(data)
         else:
             _refuse_folder_or_read_only(target)
             _replace(target, data)
@@ -95,11 +99,11 @@ def _create_beside(target: Path) -> tuple[int, Path]:
     return os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666), beside
 
 
-def _replace(target: Path, data: bytes) -> None:
+def _replace(target: Path, data: Iterable[Buffer]) -> None:
     handle, beside = _create_beside(target)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            file.writelines(data)
             file.flush()
             os.fsync(file.fileno())
         if target.exists():

@@ -49,12 +49,14 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class Header:
-    """One file's tensors by stored name, its length in bytes, and the sha256 of its header."""
+    """One file's tensors by stored name, its length in bytes, the sha256 of its header, and what else the header says
+    (``metadata``, not checked: texts by name where the writer kept to the format)."""
 
     file: Path
     size: int
     sha256: str
     tensors: Mapping[str, TensorInfo]
+    metadata: object = None
 
 
 def read_header(path: Path) -> Header:
@@ -71,10 +73,10 @@ def read_header(path: Path) -> Header:
     if len(text) < length:
         raise InputError("checkpoint.truncated", file=str(path), expected=8 + length, found=size)
     entries = strictjson.parse_object(text, path)
-    entries.pop("__metadata__", None)
+    metadata = entries.pop("__metadata__", None)
     tensors = {name: _tensor(path, name, entry, 8 + length) for name, entry in entries.items()}
     _check_layout(path, tensors.values(), 8 + length, size)
-    return Header(path, size, hashlib.sha256(text).hexdigest(), tensors)
+    return Header(path, size, hashlib.sha256(text).hexdigest(), tensors, metadata)
 
 
 def _header_length(path: Path, start: bytes, size: int) -> int:
