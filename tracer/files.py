@@ -5,7 +5,6 @@ Must not know: what is in them.
 
 import errno
 import os
-import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -95,7 +94,7 @@ def _refuse_folder_or_read_only(target: Path) -> None:
 def _create_beside(target: Path) -> tuple[int, Path]:
     # A short name of its own: the target's may already be as long as the file system allows. 0o666 leaves the
     # permissions to the user's umask, where tempfile would make a file that only its owner can read.
-    beside = target.parent / f".{secrets.token_hex(6)}.part"
+    beside = target.parent / f".{os.urandom(6).hex()}.part"
     return os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666), beside
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tracer import texts
 from tracer.cli import collector, streams
 from tracer.cli.app import ROOT
 from tracer.errors import InputError, Unsupported
@@ -49,6 +50,20 @@ def test_a_developer_gets_the_traceback(trace: Trace, monkeypatch: pytest.Monkey
     assert ended.code == 3
     assert "Traceback (most recent call last)" in ended.err
     assert "test_main.py" in ended.err
+
+
+def test_a_fault_while_an_error_is_told_is_confessed_too(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(InputError("cli.did_you_mean"), monkeypatch)  # without the words that its text asks for
+    ended = trace("qwen3")
+    assert ended.code == 3
+    assert "a fault of tracer itself, not of what you asked for: KeyError: 'words'" in ended.err
+
+
+def test_an_installation_without_texts_still_says_so(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "catalogue", dict)
+    ended = trace("qwen3", "--layer")
+    assert ended.code == 3
+    assert ended.err.startswith("tracer: MissingText: no text 'cli.")
 
 
 def test_an_interruption_ends_with_130(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:

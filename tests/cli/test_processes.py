@@ -1,6 +1,7 @@
 """What only a process of its own can show: which modules are loaded, broken pipes, full disks. Few, for each costs."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,22 @@ def test_a_reader_who_leaves_early_sees_no_complaint() -> None:
     with started:
         assert started.stderr.read() == b""
     assert started.returncode == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
+def test_ctrl_c_ends_with_130_and_one_sentence() -> None:
+    started = subprocess.Popen(
+        [sys.executable, "-m", "tracer", "qwen3", "--verbose", "--prompt-file", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(PYTHONUNBUFFERED="1"),
+    )
+    assert started.stderr is not None
+    assert started.stderr.readline() == b"Reading the prompt from standard input (end it with Ctrl-D).\n"
+    started.send_signal(signal.SIGINT)
+    out, err = started.communicate(timeout=30)
+    assert (started.returncode, out, err) == (130, b"", b"Interrupted. No file was left half-written.\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

@@ -11,7 +11,7 @@ from typing import NoReturn
 from tracer.cli import collector, language, streams
 from tracer.cli.exits import INTERRUPTED, PASSED, UNTESTED
 from tracer.errors import TracerError
-from tracer.texts import message
+from tracer.texts import MissingText, message
 
 DEBUG_VARIABLE = "TRACER_DEBUG"
 
@@ -26,8 +26,15 @@ def run(arguments: Sequence[str]) -> int:
     """Run ``trace`` with ``arguments``, tell on standard error whatever goes wrong, and return the exit code."""
     streams.prepare()
     spoken = language.choose(arguments, os.environ, streams.encoding())
-    if not language.can_carry(streams.encoding(), spoken):
-        streams.say(message("cli.encoding", encoding=streams.encoding()).text())
+    try:
+        return _told(arguments, spoken)
+    except Exception as fault:  # noqa: BLE001 - the last line: a reader gets a sentence, a developer the traceback
+        _confess(fault, spoken)
+        return UNTESTED
+
+
+def _told(arguments: Sequence[str], spoken: str) -> int:
+    """What can go wrong without a fault of this tool, told to the reader."""
     try:
         return _command(arguments, spoken)
     except TracerError as error:
@@ -40,9 +47,6 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         streams.silence(sys.stdout)
         return PASSED
-    except Exception as fault:  # noqa: BLE001 - the last line: a reader gets a sentence, a developer the traceback
-        _confess(fault, spoken)
-        return UNTESTED
 
 
 def _command(arguments: Sequence[str], spoken: str) -> int:
@@ -55,6 +59,8 @@ def _command(arguments: Sequence[str], spoken: str) -> int:
     instruction = os.environ.get(COMPLETE_VARIABLE)
     if instruction:
         return shell_complete(ROOT, {"obj": spoken}, NAME, COMPLETE_VARIABLE, instruction)
+    if not language.can_carry(streams.encoding(), spoken):
+        streams.say(message("cli.encoding", encoding=streams.encoding()).text())
     try:
         with ROOT.make_context(NAME, list(arguments), obj=spoken) as ctx:
             return int(ROOT.invoke(ctx))
@@ -68,4 +74,7 @@ def _confess(fault: Exception, spoken: str) -> None:
 
         streams.say("".join(traceback.format_exception(fault)).rstrip())
     detail = f"{type(fault).__name__}: {fault}"
-    streams.complain(message("cli.fault", detail=detail, variable=DEBUG_VARIABLE), spoken)
+    try:
+        streams.complain(message("cli.fault", detail=detail, variable=DEBUG_VARIABLE), spoken)
+    except MissingText as missing:  # a broken installation: no text to say it with
+        streams.say(f"tracer: {detail}; {missing}")

@@ -28,6 +28,11 @@ def read_prompt(source: Path) -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
+def from_keyboard() -> bool:
+    """Return whether standard input is a person at a keyboard, who would wonder why nothing happens."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 def _read(source: Path) -> bytes:
     if source == STANDARD_INPUT:
         if sys.stdin is None:

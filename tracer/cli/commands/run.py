@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 
-from tracer.cli import common, options
+from tracer.cli import common, options, prompt, streams
 from tracer.cli.command import About, Command, Example, language_of
 from tracer.texts import message
 
 
 def _run(ctx: click.Context, /, **values: Any) -> int:
+    if values["prompt_file"] == prompt.STANDARD_INPUT and (values["verbose"] or prompt.from_keyboard()):
+        streams.say(message("cli.reading_standard_input").text(language_of(ctx)))
     asked = options.read(str(ctx.info_name), values)
     from tracer.cli import answers  # reaches the pipeline, and with it everything heavy: only for a well-formed request
 
