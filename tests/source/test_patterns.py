@@ -5,7 +5,7 @@ import pytest
 from tracer.records import Span
 from tracer.source.patterns import Module, Pattern
 
-SOURCE = '''
+SOURCE = """
 class Attention:
     def __init__(self, config):
         self.scaling = self.head_dim**-0.5
@@ -31,7 +31,7 @@ class Attention:
 
 def helper():
     return {"causal": flag and not late, "softmax_scale": softmax_scale}
-'''
+"""
 MODULE = Module(SOURCE)
 
 
@@ -52,7 +52,11 @@ def codes(pattern: str, scope: str = "", under: str | None = None) -> list[str]:
         ('{**..., "softmax_scale": HERE}', "helper", ["softmax_scale"]),
         ('{"causal": HERE, **...}', "helper", ["flag and not late"]),
         ("return HERE", "helper", ['{"causal": flag and not late, "softmax_scale": softmax_scale}']),
-        ("q = HERE(_.transpose(1, 2))", "Attention.forward", ["self.q_norm(self.q_proj(x).view(shape)).transpose(1, 2)"]),
+        (
+            "q = HERE(_.transpose(1, 2))",
+            "Attention.forward",
+            ["self.q_norm(self.q_proj(x).view(shape)).transpose(1, 2)"],
+        ),
         ("kernel(_)", "Attention.forward", ["kernel(q)"]),
         ("self.scaling = HERE", "helper", []),
     ],

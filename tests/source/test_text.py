@@ -32,7 +32,9 @@ def test_a_splice_keeps_every_line_and_nests() -> None:
 
 def test_spans_that_share_an_end_close_in_the_right_order() -> None:
     text = Text.of("f(g(x))")
-    spliced = splice(text, [(Span(1, 0, 1, 7), "A(", ")"), (Span(1, 2, 1, 6), "B(", ")"), (Span(1, 4, 1, 5), "C(", ")")])
+    spliced = splice(
+        text, [(Span(1, 0, 1, 7), "A(", ")"), (Span(1, 2, 1, 6), "B(", ")"), (Span(1, 4, 1, 5), "C(", ")")]
+    )
     assert spliced == "A(f(B(g(C(x)))))"
 
 

@@ -98,10 +98,9 @@ def _patches(file: SourceFile, spliced: str, scopes: list[str]) -> list[Patched]
     for scope in scopes:
         function = live_function(module, scope)
         if function is None or function.__code__ != _code(original, scope):
-            found = function.__code__.co_filename if function is not None else "?"
-            raise Unsupported(
-                "source.not_the_file", function=f"{module.__name__}.{scope}", file=file.member, found=found
-            )
+            found = _whereabouts(function or _attribute(module, scope))
+            name = f"{module.__name__}.{scope}"
+            raise Unsupported("source.not_the_file", function=name, file=file.member, found=found)
         patches.append(Patched(function, function.__code__, _code(probed, scope)))
     return patches
 
@@ -112,14 +111,23 @@ def live_function(module: ModuleType, scope: str) -> FunctionType | None:
     A decorator may hide a function without ``__wrapped__``; then it is looked for, by its qualified name, among the
     objects that the decorated function closes over.
     """
+    return _enclosed(_attribute(module, scope), scope, set())
+
+
+def _attribute(module: ModuleType, scope: str) -> Any:
+    """Return what stands at ``scope`` now, descriptors and ``__wrapped__`` decorators taken off, or None."""
     owner: Any = module
     for name in scope.split("."):
         try:
             owner = inspect.getattr_static(owner, name)
         except AttributeError:
             return None
-    function = inspect.unwrap(getattr(owner, "__func__", owner))
-    return _enclosed(function, scope, set())
+    return inspect.unwrap(getattr(owner, "__func__", owner))
+
+
+def _whereabouts(found: Any) -> str:
+    code = getattr(found, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(type(found).__name__)
 
 
 def _enclosed(function: Any, scope: str, visited: set[int]) -> FunctionType | None:

@@ -81,8 +81,8 @@ def definitions(project: str) -> Definitions:
 def table(defined: Definitions, files: Mapping[str, SourceFile], cache: Path | None) -> Table:
     """Return every anchor of ``defined`` in ``files``; raises Unsupported where one matches nowhere or several times.
 
-    ``cache`` is a folder that keeps finished tables (None: keep nothing). A table read from it is used only if each
-    anchor's code still stands at its span, so a damaged one costs time and never a wrong line.
+    ``cache`` is a folder that keeps finished tables (None: keep nothing). A table read from it is used only if its own
+    hash holds and each anchor's code still stands at its span: a damaged one costs time and never a wrong line.
     """
     key = _key(defined, files)
     kept = cache / f"anchors-{key}.json" if cache is not None else None
@@ -93,7 +93,8 @@ def table(defined: Definitions, files: Mapping[str, SourceFile], cache: Path | N
             # A cache that cannot be written (read-only home, full disk) costs a third of a second, and nothing else.
             with contextlib.suppress(OSError):
                 kept.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(kept, json.dumps([asdict(a) for a in anchors.values()]).encode())
+                rows = json.dumps([asdict(a) for a in anchors.values()])
+                write_whole(kept, f"{hashlib.sha256(rows.encode()).hexdigest()}\n{rows}".encode())
     return Table(files, anchors)
 
 
@@ -134,8 +135,10 @@ def _key(defined: Definitions, files: Mapping[str, SourceFile]) -> str:
 
 def _read(kept: Path, files: Mapping[str, SourceFile]) -> dict[str, Anchor] | None:
     try:
-        rows = json.loads(kept.read_bytes())
-        anchors = {row["id"]: _anchor(row) for row in rows}
+        digest, rows = kept.read_text(encoding="utf-8").split("\n", 1)
+        if hashlib.sha256(rows.encode()).hexdigest() != digest:
+            return None
+        anchors = {row["id"]: _anchor(row) for row in json.loads(rows)}
         whole = all(files[a.file].text.code(a.span) == a.code for a in anchors.values())
     except (OSError, ValueError, TypeError, KeyError, IndexError):
         return None  # absent or damaged: it is made anew from the source
