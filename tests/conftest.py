@@ -1,6 +1,7 @@
 """What several parts test with: small random Qwen3 checkpoints, made by transformers itself.
 
-Norm weights are never ones, key/value heads never equal, and heads · head_dim never hidden_size: each of these hides faults.
+Norm weights are never ones, key/value heads never equal, and heads · head_dim never hidden_size: each of these
+hides faults.
 """
 
 from collections.abc import Callable

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tracer.checks.run import run_checks
 from tracer.errors import InputError
-from tracer.maths.attention import Head, Visibility, head
+from tracer.maths.attention import Head, head
+from tracer.maths.visibility import Visibility
 from tracer.records import Check, LayerTrace, Status
 
 
@@ -35,7 +36,8 @@ def look_at(layer: LayerTrace, number: int) -> Trace:
         raise InputError("checkpoint.head_range", head=number, last=layer.model.heads - 1)
     q, k, v = (layer.captures[name].array for name in ("q", "k", "v"))
     kv = layer.model.kv_head(number)
-    visibility = Visibility(tq=q.shape[0], tk=k.shape[0], causal=True, window=layer.model.window)
+    window = layer.model.window
+    visibility = Visibility(tq=q.shape[0], tk=k.shape[0], causal=True, left=None if window is None else window - 1)
     scale = float(layer.scale.value) if layer.scale.value is not None else layer.model.head_dim**-0.5
     reference = head(q[:, number].float64(), k[:, kv].float64(), v[:, kv].float64(), scale, visibility)
     return Trace(layer, number, reference, run_checks(layer, number, reference))
