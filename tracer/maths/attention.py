@@ -1,4 +1,4 @@
-"""The reference: attention of one head in NumPy float64, in blocks of rows, so that nothing of size Tq · Tk ever exists.
+"""The reference: attention of one head in NumPy float64, in blocks of rows; nothing of size Tq · Tk ever exists.
 
 Independent of the kernels it judges, and of torch. Must not know: traces, dtypes, tolerances.
 
@@ -38,8 +38,8 @@ class Row:
 class Head:
     """One head's attention. q [Tq, D], k [Tk, D], v [Tk, Dv]; row_max, total, lse, mean [Tq]; output [Tq, Dv].
 
-    ``total`` is Σ exp(S − row_max) and ``mean`` is Σ A·S, the mean score under the row's own weights: it is the slope of
-    lse along the scale, times the scale, and lse − mean is the row's entropy in nats.
+    ``total`` is Σ exp(S − row_max) and ``mean`` is Σ A·S, the mean score under the row's own weights: it is the slope
+    of lse along the scale, times the scale, and lse − mean is the row's entropy in nats.
     """
 
     q: Floats

@@ -124,7 +124,5 @@ def _block(visibility: Visibility, start: int, stop: int) -> Block:
     inner, outer = (int(first.max()), int(end.min())) if visibility.mask is None else (high, low)
     bounds = ((low, inner), (outer, high)) if inner < outer else ((low, high),)
     ragged = tuple((slice(a - low, b - low), ~visibility.rows(start, stop, slice(a, b))) for a, b in bounds if a < b)
-    empty = end <= first
-    if visibility.mask is not None:
-        empty = ~visibility.rows(start, stop, slice(low, high)).any(axis=1)
-    return Block(start, stop, slice(low, high), ragged, empty)
+    some = end > first if visibility.mask is None else visibility.rows(start, stop, slice(low, high)).any(axis=1)
+    return Block(start, stop, slice(low, high), ragged, np.logical_not(some))

@@ -1,0 +1,113 @@
+"""When two results count as the same: flash-attention's own criterion for outputs, and bounds for a logsumexp.
+
+Must not know: how results were computed, traces, wording.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracer.arrays import SPACING, Floats
+
+# flash-attention's tests allow twice the error that plain matrix products make in the same dtype, and this much more
+# (Dao-AILab/flash-attention, tests/test_flash_attn.py).
+FACTOR = 2.0
+SLACK = 3e-5
+# The largest error of a logsumexp that held in trials, for scores of ordinary size.
+LSE_WITHIN = {"F64": 5e-6, "F32": 5e-6, "F16": 1e-4, "BF16": 1e-4}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far two arrays lie apart. ``largest`` is over the places where both are finite, at index ``at``.
+
+    ``mismatched`` counts places where only one side is finite, or where both are not but differ: NaN against a number
+    is a mismatch, never a pass. ``undefined`` counts places where both are the same NaN or infinity.
+    """
+
+    largest: float
+    at: tuple[int, ...] | None
+    mismatched: int
+    first_mismatch: tuple[int, ...] | None
+    undefined: int
+    compared: int  # places where both are finite
+
+    def within(self, tolerance: float) -> bool:
+        """Return whether something was compared and nothing lies further apart than ``tolerance``."""
+        return self.compared > 0 and self.mismatched == 0 and self.largest <= tolerance
+
+
+def difference(a: Floats, b: Floats) -> Difference:
+    """Return how far two arrays of one shape lie apart. Raises ValueError for different shapes."""
+    if a.shape != b.shape:
+        raise ValueError(f"arrays of one shape are compared, not {a.shape} and {b.shape}")
+    both = np.isfinite(a) & np.isfinite(b)
+    apart = np.abs(np.subtract(a, b, where=both, out=np.zeros_like(a)))
+    same = both | (np.isnan(a) & np.isnan(b)) | (a == b)
+    compared = int(both.sum())
+    return Difference(
+        largest=float(apart.max(initial=0.0)),
+        at=_index(apart.argmax(), a.shape) if compared else None,
+        mismatched=int((~same).sum()),
+        first_mismatch=_index((~same).argmax(), a.shape) if not same.all() else None,
+        undefined=int((same & ~both).sum()),
+        compared=compared,
+    )
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """The three numbers of flash-attention's criterion, over the rows that were compared.
+
+    ``eager_error`` is None where plain products in that dtype overflow (then ``tolerance`` comes from the dtype alone).
+    """
+
+    kernel: Difference
+    eager_error: float | None
+    eager_overflow: int  # rows left out of eager_error because eager is not finite there
+    tolerance: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether the kernel's output passes."""
+        return self.kernel.within(self.tolerance)
+
+
+def numerics(kernel: Floats, eager: Floats, reference: Floats, dtype: str) -> Numerics:
+    """Return flash-attention's criterion for outputs [rows, D]: max|kernel − ref| ≤ 2 · max|eager − ref| + 3e-5.
+
+    ``reference`` is float64 from the same q, k, v; ``eager`` plain matrix products in the kernel's own ``dtype``. Rows
+    where eager is not finite while the reference is (scores beyond float16) say nothing about the kernel: they are
+    counted, and left out of eager's error. Without any other row the allowance is the dtype's spacing at the largest
+    value of the reference, in place of eager's error.
+    """
+    defined = np.isfinite(reference).all(axis=1)
+    usable = defined & np.isfinite(eager).all(axis=1)
+    error = float(np.abs(eager[usable] - reference[usable]).max(initial=0.0)) if usable.any() else None
+    allowance = SPACING[dtype] * float(np.abs(reference[defined]).max(initial=0.0)) if error is None else error
+    return Numerics(
+        kernel=difference(kernel, reference),
+        eager_error=error,
+        eager_overflow=int((defined & ~usable).sum()),
+        tolerance=FACTOR * allowance + SLACK,
+    )
+
+
+def lse_tolerance(dtype: str, largest: float) -> float:
+    """Return how far a kernel's logsumexp may lie from the reference, for scores of up to ``largest`` in size.
+
+    A kernel keeps scores and logsumexp in float32 at best, so the bound grows with them: 16 float32 spacings of the
+    largest score, where that is more than the bound for ordinary scores.
+    """
+    return max(LSE_WITHIN[dtype], 16 * SPACING["F32"] * largest)
+
+
+def _index(flat: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(int(flat), shape))
+
+
+def rows_where(condition: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Return the indices at which a condition [rows] holds."""
+    return tuple(int(i) for i in np.flatnonzero(condition))
