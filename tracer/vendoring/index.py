@@ -36,8 +36,8 @@ class Indexes:
 
     settings: Settings
     client: Client
-    _answered: dict[tuple[Place, str], _Answered] = field(default_factory=dict)
-    _dead: dict[Place, _Answered] = field(default_factory=dict)
+    _answered: dict[tuple[str, str], _Answered] = field(default_factory=dict)
+    _dead: dict[str, _Answered] = field(default_factory=dict)
 
     def archives(self, release: Release) -> Iterator[Archive]:
         """Yield an archive of ``release`` from each place that has one, in order: wheels before source archives where
@@ -64,13 +64,13 @@ class Indexes:
         )
 
     def _ask(self, place: Place, package: str) -> _Answered:
-        if place in self._dead:
-            return self._dead[place]
-        key = (place, package)
+        if place.url in self._dead:
+            return self._dead[place.url]
+        key = (place.url, package)
         if key not in self._answered:
             self._answered[key] = answered = self._ask_now(place, package)
             if answered.unreachable:
-                self._dead[place] = answered
+                self._dead[place.url] = answered
         return self._answered[key]
 
     def _ask_now(self, place: Place, package: str) -> _Answered:

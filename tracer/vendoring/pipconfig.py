@@ -25,7 +25,7 @@ _TIMEOUT = 15.0  # seconds, pip's default
 
 @dataclass(frozen=True)
 class Place:
-    """Somewhere to look for archives: a package index, or a find-links page or folder. ``named_by`` says who named it."""
+    """Somewhere to look for archives, a package index or a find-links page or folder, and who named it."""
 
     url: str
     is_index: bool
