@@ -79,11 +79,11 @@ def fit_lse(head: Head, lse: Floats, noise: float) -> ScaleFit | None:
     return ScaleFit(scale, int(rows.size), kappa, float(np.abs(left).max()), _tolerance(noise, kappa))
 
 
-def fit_output(head: Head, output: Floats, dtype: str) -> ScaleFit | None:
+def fit_output(head: Head, output: Floats, dtype: str, scores_dtype: str) -> ScaleFit | None:
     """Return the scale that fits a kernel's ``output`` [Tq, Dv], for kernels without a logsumexp.
 
-    Uses evenly spaced rows. The noise is what rounding to ``dtype`` and a float32 score's error make of the output's
-    root mean square. None as in fit_lse.
+    Uses evenly spaced rows. The noise is what rounding the output to ``dtype`` and the scores to ``scores_dtype`` (the
+    same for plain products, F32 inside a flash kernel) makes of the output's root mean square. None as in fit_lse.
     """
     usable = np.isfinite(output).all(axis=1) & np.isfinite(head.output).all(axis=1) & np.isfinite(head.mean)
     rows = np.flatnonzero(usable)
@@ -94,9 +94,10 @@ def fit_output(head: Head, output: Floats, dtype: str) -> ScaleFit | None:
     found = [_newton(lambda s: sample.output_step(s, wanted), head.scale * start) for start in _STARTS]
     residual, scale = min((float(np.abs(wanted - sample.at(s).output).max()), s) for s in found)
     kappa = abs(scale) * float(np.sqrt(np.mean(sample.slope(scale) ** 2)))
-    # Rounding differs from number to number and averages out; an error of the scores does not, and grows with them.
-    rounding = 2 * SPACING[dtype] / wanted.size**0.5
-    noise = (rounding + SPACING["F32"] * float(np.abs(head.row_max[rows]).max())) * float(np.sqrt(np.mean(wanted**2)))
+    # Rounding differs from number to number and averages out; what a float32 sum does to all scores alike does not.
+    largest = float(np.abs(head.row_max[rows]).max())
+    rounding = (SPACING[dtype] + SPACING[scores_dtype] * largest) * 2 / wanted.size**0.5
+    noise = (rounding + SPACING["F32"] * largest) * float(np.sqrt(np.mean(wanted**2)))
     return ScaleFit(scale, int(rows.size), kappa, residual, _tolerance(noise, kappa))
 
 
