@@ -1,0 +1,58 @@
+"""Whether the tensors of a saved trace have the shapes that its own model, tokens and axes give them.
+
+Must not know: how they were read.
+"""
+
+import math
+from collections.abc import Mapping
+
+from tracer.arrays import SPACING, Array
+from tracer.checkpoint.wording import shape_text
+from tracer.errors import InputError
+from tracer.records import LayerTrace
+from tracer.saved.names import EAGER, KERNEL_LSE, KERNEL_OUTPUT
+from tracer.saved.nodes import Node
+
+# Without these, no head can be looked at.
+_NEEDED = {"q": ("T", "H", "D"), "k": ("T", "K", "D"), "v": ("T", "K", "D")}
+
+
+def check_shapes(trace: LayerTrace, tensors: Mapping[str, Array], node: Node) -> None:
+    """Raise InputError where a tensor is missing, stray, no float, or of another shape than its axes say."""
+    axes = {name: capture.axes for name, capture in trace.captures.items()}
+    for name, needed in _NEEDED.items():
+        if axes.get(name) != needed:
+            raise node.wrong("saved.expected_axes", name=name, axes=", ".join(needed))
+    axes[KERNEL_OUTPUT] = ("T", "H", "D")
+    axes[EAGER] = ("T", "kept", "D")
+    if KERNEL_LSE in tensors:
+        axes[KERNEL_LSE] = ("H", "T")
+    stray = sorted(tensors.keys() - axes.keys())
+    if stray:
+        raise node.wrong("saved.expected_no_tensor", names=", ".join(stray))
+    sizes = _sizes(trace)
+    for name, letters in axes.items():
+        expected = tuple(_size(letter, sizes, node) for letter in letters)
+        found = tensors[name]
+        if found.shape != expected or found.dtype not in SPACING:
+            raise InputError(
+                "saved.shape",
+                file=node.file,
+                tensor=name,
+                found=f"{found.dtype} {shape_text(found.shape)}",
+                expected=f"{'/'.join(SPACING)} {shape_text(expected)}",
+            )
+
+
+def _sizes(trace: LayerTrace) -> dict[str, int]:
+    model, length = trace.model, len(trace.tokens)
+    heads = {"H": model.heads, "K": model.kv_heads, "kept": len(trace.effects.eager_heads)}
+    return {"B": 1, "T": length, "Tq": length, "Tk": length, "D": model.head_dim, "C": model.hidden_size, **heads}
+
+
+def _size(letter: str, sizes: Mapping[str, int], node: Node) -> int:
+    """Return the length of an axis: a letter's, or a product's such as ``H·D``."""
+    factors = letter.split("·")
+    if not all(factor in sizes for factor in factors):
+        raise node.wrong("saved.expected_axis", axis=letter, known=", ".join(sizes))
+    return math.prod(sizes[factor] for factor in factors)
