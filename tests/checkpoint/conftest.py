@@ -64,7 +64,7 @@ def safetensors(tensors: Mapping[str, tuple[str, tuple[int, ...], bytes]]) -> by
 
 
 class Maker:
-    """A folder that is filled with a checkpoint: change ``config`` or ``tensors`` first, then ``write`` or ``shard``."""
+    """A folder to fill with a checkpoint: change ``config`` or ``values`` first, then ``write`` or ``shard``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -126,7 +126,7 @@ def test_infinity_written_as_an_overflow_is_refused(maker):
     maker.write()
     text = json.dumps(maker.config).replace("1e-06", "1e999")
     (maker.folder / "config.json").write_text(text)
-    with pytest.raises(InputError, match="rms_norm_eps in .* is inf"):
+    with pytest.raises(InputError, match=r"rms_norm_eps in .* is inf"):
         open_checkpoint(str(maker.folder))
 
 
@@ -224,7 +224,7 @@ def test_rope_theta_must_be_a_number_above_zero(maker, theta):
 
 @pytest.mark.parametrize("rope_type", ["su", "proportional", 3, None, ["yarn"]])
 def test_an_unknown_rope_type_is_not_supported(maker, rope_type):
-    with pytest.raises(Unsupported, match="The rope type in .*; supported are default, linear"):
+    with pytest.raises(Unsupported, match=r"The rope type in .*; supported are default, linear"):
         opened(maker, rope_parameters={"rope_theta": 1e6, "rope_type": rope_type})
 
 

@@ -190,8 +190,8 @@ def test_whole_shards_are_opened(maker):
 def test_a_missing_shard_is_named_with_its_tensors(maker):
     (maker.shard() / "model-00003-of-00003.safetensors").unlink()
     assert refusal(maker.folder) == (
-        f'The index of {maker.folder} names the shard "model-00003-of-00003.safetensors", but there is no such file; it '
-        'should hold "model.layers.3.input_layernorm.weight", "model.layers.3.mlp.down_proj.weight", '
+        f'The index of {maker.folder} names the shard "model-00003-of-00003.safetensors", but there is no such '
+        'file; it should hold "model.layers.3.input_layernorm.weight", "model.layers.3.mlp.down_proj.weight", '
         '"model.layers.3.mlp.gate_proj.weight", "model.layers.3.mlp.up_proj.weight", '
         '"model.layers.3.post_attention_layernorm.weight" … (+7). Download that shard.'
     )

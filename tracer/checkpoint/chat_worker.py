@@ -10,8 +10,8 @@ import sys
 from datetime import datetime
 from typing import Any, NoReturn
 
-MEMORY = 1 << 30  # bytes of address space
-LONGEST_TEXT = 64 << 20  # characters
+MEMORY = 1 << 29  # bytes of address space
+LONGEST_TEXT = 1 << 24  # characters
 
 
 def main() -> None:

@@ -38,19 +38,11 @@ class Repository:
 
     def find(self, name: str) -> Path | None:
         """Return the path of the file ``name`` in the cache, downloaded if need be; None where the hub has none."""
-        import huggingface_hub as hub
-        from huggingface_hub import errors
-
         path = self.folder / name
         if not path.exists():
-            if not self.online:
+            if not self.online or _ask(self.name, name, self.revision) is None:
                 return None
-            try:
-                hub.hf_hub_download(self.name, name, revision=self.revision, etag_timeout=SECONDS)
-            except errors.EntryNotFoundError:
-                return None
-            except (errors.HfHubHTTPError, errors.HTTPError, OSError) as fault:
-                raise _unreachable(self.name, fault) from fault
+            _download(self.name, name, self.revision)
         return checked(path, self.folder)
 
     def absent(self, file: str, fault: InputError) -> InputError:
@@ -63,52 +55,70 @@ def open_repository(name: str, revision: str | None) -> Repository:
 
     Without network, or with HF_HUB_OFFLINE set, the cached snapshot is taken; raises InputError where there is none.
     """
-    import huggingface_hub as hub
     from huggingface_hub import constants
 
     if revision is not None and (_REVISION.fullmatch(revision) is None or ".." in revision):
         raise InputError("checkpoint.revision_form", found=shown(revision))
     if constants.HF_HUB_OFFLINE:
         return _cached(name, revision, InputError("checkpoint.hub_offline", name=name))
-    commit, fault = _commit(name, revision)
-    if fault is not None:
-        return _cached(name, revision, fault)
     try:
-        file = hub.hf_hub_download(name, CONFIG, revision=commit, etag_timeout=SECONDS)
-    except (hub.errors.HfHubHTTPError, hub.errors.HTTPError, OSError) as error:
-        raise _unreachable(name, error) from error
-    return Repository(name, commit, Path(file).parent, online=True)
+        commit = _ask(name, CONFIG, revision)
+    except InputError as fault:
+        return _cached(name, revision, fault)
+    if commit is None:
+        raise InputError("checkpoint.hub_no_config", name=name)
+    # By the name of the branch, so that the cache notes which commit it is now and can serve it offline.
+    folder = _download(name, CONFIG, revision).parent
+    return Repository(name, folder.name, folder, online=True)
 
 
-def _commit(name: str, revision: str | None) -> tuple[str | None, InputError | None]:
-    """Return the commit that ``revision`` is now, or the error that stands where the hub cannot be reached.
+def _ask(name: str, file: str, revision: str | None) -> str | None:
+    """Return the commit that ``revision`` is now, or None where it has no file ``file``; raises InputError otherwise.
 
-    Asked once and with a short timeout: hf_hub_download by itself tries again for a minute. Raises InputError where the
-    hub has answered that there is no such repository, revision or config.json.
+    Asked once and with a short timeout: where there is no network, hf_hub_download by itself tries for a minute.
     """
     import huggingface_hub as hub
     from huggingface_hub import errors
 
     try:
-        metadata = hub.get_hf_file_metadata(hub.hf_hub_url(name, CONFIG, revision=revision), timeout=SECONDS)
+        metadata = hub.get_hf_file_metadata(hub.hf_hub_url(name, file, revision=revision), timeout=SECONDS)
+    except errors.RemoteEntryNotFoundError:
+        return None
     except errors.GatedRepoError:
         raise InputError("checkpoint.hub_gated", name=name) from None
     except errors.RepositoryNotFoundError:
         raise InputError("checkpoint.hub_unknown", name=name) from None
     except errors.RevisionNotFoundError:
         raise InputError("checkpoint.hub_revision", name=name, revision=shown(revision)) from None
-    except errors.EntryNotFoundError:
-        raise InputError("checkpoint.hub_no_config", name=name) from None
-    except (errors.HfHubHTTPError, errors.HTTPError, OSError) as fault:
-        return None, _unreachable(name, fault)
-    return metadata.commit_hash, None
+    except errors.HFValidationError:
+        raise InputError("checkpoint.no_folder", where=shown(name)) from None
+    except (errors.HTTPError, OSError) as fault:
+        raise _unreachable(name, fault) from fault
+    if metadata.commit_hash is None:  # some other server, or a proxy's own page
+        raise InputError("checkpoint.hub_unreachable", name=name, fault="no X-Repo-Commit")
+    return str(metadata.commit_hash)
+
+
+def _download(name: str, file: str, revision: str | None) -> Path:
+    """Return the path in the hub's cache of ``file``, downloaded if it is not there."""
+    import huggingface_hub as hub
+    from huggingface_hub import errors
+
+    try:
+        return Path(hub.hf_hub_download(name, file, revision=revision, etag_timeout=SECONDS))
+    except (errors.HTTPError, OSError) as fault:
+        raise _unreachable(name, fault) from fault
 
 
 def _cached(name: str, revision: str | None, otherwise: InputError) -> Repository:
     """Return the cached snapshot; raises ``otherwise`` where the cache has none of this revision."""
     import huggingface_hub as hub
+    from huggingface_hub import errors
 
-    file = hub.try_to_load_from_cache(name, CONFIG, revision=revision)
+    try:
+        file = hub.try_to_load_from_cache(name, CONFIG, revision=revision)
+    except errors.HFValidationError:
+        raise InputError("checkpoint.no_folder", where=shown(name)) from None
     if not isinstance(file, str):
         raise otherwise
     folder = Path(file).parent
