@@ -5,7 +5,7 @@ Must not know: what is in an archive, where files go.
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import httpx2
@@ -14,7 +14,7 @@ from unearth import Link, Package, PackageFinder
 
 from tracer.errors import InputError
 from tracer.texts import Message, message
-from tracer.vendoring.client import Client, patiently
+from tracer.vendoring.client import Answer, Client, patiently
 from tracer.vendoring.pipconfig import Place, Settings, without_credentials
 from tracer.vendoring.records import Archive, Release
 
@@ -74,40 +74,46 @@ class Indexes:
         return self._answered[key]
 
     def _ask_now(self, place: Place, package: str) -> _Answered:
-        answers = self.client.answers
-        before = len(answers)
+        before = len(self.client.answers)
         try:
-            finder = PackageFinder(
-                session=self.client.http,  # type: ignore[arg-type]  # its own client class does not fit its protocol
-                index_urls=[place.url] if place.is_index else [],
-                find_links=[] if place.is_index else [place.url],
-                trusted_hosts=self.settings.trusted_hosts,
-                ignore_compatibility=True,  # files are read, never run: any platform's wheel has them
-            )
-            with _quiet():
-                packages = patiently(lambda: tuple(finder.find_all_packages(package, allow_yanked=True)))
+            packages = self._packages(place, package)
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
-            detail = str(error) or type(error).__name__
-            return _Answered(problem=message("vendor.unreachable", place=place.shown, detail=detail), unreachable=True)
-        except httpx2.HTTPError as error:
-            return _Answered(problem=message("vendor.nonsense", place=place.shown, detail=str(error)))
+            return _Answered(problem=_problem("vendor.unreachable", place, error), unreachable=True)
         except OSError as error:
-            return _Answered(problem=message("vendor.unreachable", place=place.shown, detail=error.strerror or ""))
-        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+            return _Answered(problem=_problem("vendor.unreachable", place, error))
+        except (httpx2.HTTPError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
             # an index page that is no index page fails wherever its parser first looks
-            return _Answered(problem=message("vendor.nonsense", place=place.shown, detail=_first_line(error)))
+            return _Answered(problem=_problem("vendor.nonsense", place, error))
         if packages:
             return _Answered(packages)
-        if len(answers) == before:
-            kind = "vendor.untrusted" if place.is_remote else "vendor.has_no"
-            return _Answered(problem=message(kind, place=place.shown, package=package))
-        last = answers[-1]
-        if last.status in (404, 410):
-            return _Answered(problem=message("vendor.has_no", place=place.shown, package=package))
-        if last.status >= 400:
-            return _Answered(problem=message("vendor.refused", place=place.shown, status=last.status))
-        detail = last.content_type or "no Content-Type"
-        return _Answered(problem=message("vendor.lists_none", place=place.shown, package=package, detail=detail))
+        return _Answered(problem=_why_nothing(place, package, self.client.answers[before:]))
+
+    def _packages(self, place: Place, package: str) -> tuple[Package, ...]:
+        finder = PackageFinder(
+            session=self.client.http,  # type: ignore[arg-type]  # its own client class does not fit its protocol
+            index_urls=[place.url] if place.is_index else [],
+            find_links=[] if place.is_index else [place.url],
+            trusted_hosts=self.settings.trusted_hosts,
+            ignore_compatibility=True,  # files are read, never run: any platform's wheel has them
+        )
+        with _quiet():
+            return patiently(lambda: tuple(finder.find_all_packages(package, allow_yanked=True)))
+
+
+def _problem(kind: str, place: Place, error: Exception) -> Message:
+    detail = (str(error).splitlines() or [""])[0][:200] or type(error).__name__
+    return message(kind, place=place.shown, detail=detail)
+
+
+def _why_nothing(place: Place, package: str, answers: Sequence[Answer]) -> Message:
+    if not answers:  # a place that is not asked is one that pip would not trust either
+        return message("vendor.untrusted" if place.is_remote else "vendor.has_no", place=place.shown, package=package)
+    last = answers[-1]
+    if last.status in (404, 410):
+        return message("vendor.has_no", place=place.shown, package=package)
+    if last.status >= 400:
+        return message("vendor.refused", place=place.shown, status=last.status)
+    return message("vendor.lists_none", place=place.shown, package=package, detail=last.content_type or "?")
 
 
 def in_a_row(messages: list[Message]) -> Message:
@@ -164,10 +170,6 @@ def _without(place: Place, release: Release, packages: tuple[Package, ...]) -> M
     if release.version in versions:
         return message("vendor.has_no_kind", place=place.shown, package=release.package, version=release.version)
     return message("vendor.has_others", place=place.shown, package=release.package, versions=shown)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0][:200] or type(error).__name__
 
 
 @contextlib.contextmanager
