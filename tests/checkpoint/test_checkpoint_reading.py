@@ -1,13 +1,15 @@
 """What an opened checkpoint says and reads: its facts, and only the bytes that are asked for."""
 
 import hashlib
+import subprocess
+import sys
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from tracer.checkpoint.open import open_checkpoint
-from tracer.errors import InputError
+from tracer.errors import InputError, Unsupported
 
 EMBEDDING = "model.embed_tokens.weight"
 Q_PROJ = "model.layers.0.self_attn.q_proj.weight"
@@ -200,6 +202,28 @@ def test_a_file_that_vanishes_after_it_was_checked_is_an_error(maker):
     (folder / "model.safetensors").unlink()
     with pytest.raises(InputError, match=r"cannot be read: No such file"):
         checkpoint.load([Q_PROJ])
+
+
+def test_a_tensor_larger_than_memory_is_told(maker, monkeypatch):
+    checkpoint = open_checkpoint(str(maker.write()))
+
+    def no_memory(_: int) -> bytearray:
+        raise MemoryError
+
+    monkeypatch.setattr("tracer.checkpoint.checkpoint.bytearray", no_memory, raising=False)
+    with pytest.raises(Unsupported, match=f"Tensor {Q_PROJ} takes 2048 bytes, more than this machine has memory for"):
+        checkpoint.load([Q_PROJ])
+
+
+def test_opening_imports_neither_torch_nor_any_other_slow_library(maker):
+    code = (
+        "import sys; from tracer.checkpoint.open import open_checkpoint\n"
+        "checkpoint = open_checkpoint(sys.argv[1]); checkpoint.require_layers(3); checkpoint.facts()\n"
+        "slow = {'torch', 'transformers', 'huggingface_hub', 'tokenizers', 'jinja2', 'safetensors'}\n"
+        "print(sorted(slow & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(maker.write())], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 # W2: the output layer

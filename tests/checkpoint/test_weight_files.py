@@ -368,11 +368,16 @@ def test_a_hub_snapshot_may_not_link_out_of_the_cache(maker, tmp_path):
     assert "outside the checkpoint's folder, and was not followed" in refusal(folder)
 
 
-def test_an_unreadable_file_is_named(maker, monkeypatch):
+@pytest.mark.parametrize("step", ["lstat", "resolve", "open"])
+def test_an_unreadable_file_is_named(maker, monkeypatch, step):
     folder = maker.write()
 
-    def refuse(self: Path, *_: object, **__: object) -> None:
+    def refuse(self: Path, *_: object, **__: object) -> Path:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    if step == "resolve":
+        plain = Path.resolve
+        monkeypatch.setattr(Path, step, lambda self, strict=False: refuse(self) if strict else plain(self))
+    else:
+        monkeypatch.setattr(Path, step, refuse)
     assert "config.json cannot be read: Permission denied. Check that it exists" in refusal(folder)

@@ -21,7 +21,7 @@ from tracer.checkpoint.settings import Settings, model_arguments, read_settings
 from tracer.checkpoint.shards import Shards, read_shards
 from tracer.checkpoint.tokenizer import Tokenizer, read_tokenizer
 from tracer.checkpoint.wording import listed, shape_text
-from tracer.errors import InputError
+from tracer.errors import InputError, Unsupported
 from tracer.records import CheckpointFacts, ModelFacts, Token
 from tracer.texts import Message, message
 
@@ -244,7 +244,10 @@ class Checkpoint:
 
     def _read(self, info: TensorInfo, starts: Sequence[int], count: int) -> bytearray:
         """Return the bytes of ``info``'s file from each of ``starts``, ``count`` of them each, one after the other."""
-        read = bytearray(len(starts) * count)
+        try:
+            read = bytearray(len(starts) * count)
+        except (MemoryError, OverflowError):
+            raise Unsupported("checkpoint.memory", tensor=info.name, bytes=len(starts) * count) from None
         view = memoryview(read)
         try:
             with info.file.open("rb", buffering=0) as file:

@@ -57,10 +57,12 @@ class Folder:
     def find(self, name: str) -> Path | None:
         """Return the path of the file ``name`` here, or None; refuses links that lead out of the folder."""
         path = self.folder / name
-        if not path.exists():
-            if path.is_symlink():
-                raise InputError("checkpoint.broken_link", file=str(path))
+        try:
+            path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as fault:
+            raise InputError("checkpoint.unreadable", file=str(path), fault=fault.strerror or str(fault)) from None
         return checked(path, self.folder)
 
     def absent(self, file: str, fault: InputError) -> InputError:
@@ -76,6 +78,8 @@ def checked(path: Path, folder: Path) -> Path:
     """
     try:
         target, root = path.resolve(strict=True), folder.resolve(strict=True)
+    except PermissionError as fault:
+        raise InputError("checkpoint.unreadable", file=str(path), fault=fault.strerror or str(fault)) from None
     except (OSError, RuntimeError):  # RuntimeError: links in a circle, before Python 3.13
         raise InputError("checkpoint.broken_link", file=str(path)) from None
     if not target.is_file():

@@ -20,7 +20,7 @@ from tracer.records import Token
 FILE = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
 TEMPLATE = "chat_template.jinja"
-LARGEST_FILE = 64 * strictjson.MEGABYTE  # Qwen3's has 11 MB
+LARGEST_FILE = 32 * strictjson.MEGABYTE  # Qwen3's has 11; parsed, hostile JSON takes 25 times its size
 
 
 @dataclass(frozen=True, eq=False)
