@@ -1,5 +1,7 @@
 """Small archives, pins for what is in them, and a package index on loopback that can misbehave in every way."""
 
+import base64
+import contextlib
 import gzip
 import hashlib
 import io
@@ -9,7 +11,6 @@ import tarfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -128,7 +129,7 @@ class Server:
         return 200, "text/html", f"<!DOCTYPE html><html><body>{anchors}</body></html>".encode()
 
 
-@contextmanager
+@contextlib.contextmanager
 def serve(server: Server) -> Iterator[Server]:
     """Run ``server`` on a free port of loopback."""
 
@@ -140,6 +141,10 @@ def serve(server: Server) -> Iterator[Server]:
 
         def log_message(self, *_: object) -> None:
             pass
+
+        def handle(self) -> None:
+            with contextlib.suppress(ConnectionResetError):
+                super().handle()
 
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     http.daemon_threads = True
@@ -169,8 +174,8 @@ def _answer(request: BaseHTTPRequestHandler, server: Server) -> None:
     if status != 200:
         return _send(request, server, status, {}, b"")
     span = _span(asked, len(body), server.ranges)
-    if span is None:
-        return _send(request, server, 200, {}, body, is_file=True)
+    if span is None:  # whoever asked for a range will not read all this
+        return _send(request, server, 200, {}, body, is_file=not asked)
     first, last = span
     headers = {"Content-Range": f"bytes {first}-{last}/{len(body)}"}
     return _send(request, server, 206, headers, body[first : last + 1], is_file=True)
@@ -191,8 +196,6 @@ def _span(asked: str, size: int, ranges: str) -> tuple[int, int] | None:
 
 
 def _credentials(request: BaseHTTPRequestHandler) -> str:
-    import base64
-
     return base64.b64decode(request.headers.get("Authorization", "").removeprefix("Basic ")).decode()
 
 

@@ -18,8 +18,7 @@ from tracer.vendoring.client import AS_IT_IS, Client, patiently
 from tracer.vendoring.records import Archive
 
 MAX_ARCHIVE = 1 << 30  # bytes; the largest pinned one has 336 MB
-_MAX_RANGE = 32 << 20  # bytes; a member, or the list of members of a wheel with 100,000 files
-_CHUNK = 1 << 16
+MAX_RANGE = 32 << 20  # bytes; a member, or the list of members of a wheel with 100,000 files
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 Count = Callable[[int, int | None], None]  # bytes so far, bytes in all
@@ -44,8 +43,8 @@ class Ranges:
         first, last = data_range
         if last is None:
             return self._last(-first)
-        if last - first >= _MAX_RANGE:
-            raise InputError("vendor.oversize", place=self._archive.shown, found=last - first + 1, limit=_MAX_RANGE)
+        if last - first >= MAX_RANGE:
+            raise InputError("vendor.oversize", place=self._archive.shown, found=last - first + 1, limit=MAX_RANGE)
         return self._get(f"bytes={first}-{last}", first)
 
     def _last(self, wanted: int) -> Any:
@@ -71,10 +70,10 @@ class Ranges:
         return total if only_total else PartialBuffer(io.BytesIO(content), start, len(content), False)
 
     def _body(self, response: httpx2.Response, size: int) -> bytes:
-        if size > _MAX_RANGE:
-            raise InputError("vendor.oversize", place=self._archive.shown, found=size, limit=_MAX_RANGE)
+        if size > MAX_RANGE:
+            raise InputError("vendor.oversize", place=self._archive.shown, found=size, limit=MAX_RANGE)
         content = bytearray()
-        for chunk in response.iter_raw(_CHUNK):
+        for chunk in response.iter_raw():
             content += chunk
             self.transferred += len(chunk)
             self._count(self.transferred, None)
@@ -108,7 +107,7 @@ def _download_once(client: Client, archive: Archive, target: Path, count: Count)
             raise InputError("vendor.archive_refused", url=archive.shown, status=response.status_code)
         length = response.headers.get("Content-Length", "")
         total = int(length) if length.isdecimal() else None
-        for chunk in response.iter_raw(_CHUNK):
+        for chunk in response.iter_raw():
             done += len(chunk)
             if max(done, total or 0) > MAX_ARCHIVE:
                 found = max(done, total or 0)
