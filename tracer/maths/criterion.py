@@ -75,17 +75,19 @@ class Numerics:
         return self.kernel.within(self.tolerance)
 
 
-def numerics(kernel: Floats, eager: Floats, reference: Floats, dtype: str) -> Numerics:
+def numerics(kernel: Floats, eager: Floats | None, reference: Floats, dtype: str) -> Numerics:
     """Return flash-attention's criterion for outputs [rows, D]: max|kernel − ref| ≤ 2 · max|eager − ref| + 3e-5.
 
     ``reference`` is float64 from the same q, k, v; ``eager`` plain matrix products in the kernel's own ``dtype``. Rows
     where eager is not finite while the reference is (scores beyond float16) say nothing about the kernel: they are
     counted, and left out of eager's error. Without any other row the allowance is the dtype's spacing at the largest
-    value of the reference, in place of eager's error.
+    value of the reference, in place of eager's error; so too where there is no ``eager``.
     """
     defined = np.isfinite(reference).all(axis=1)
-    usable = defined & np.isfinite(eager).all(axis=1)
-    error = float(np.abs(eager[usable] - reference[usable]).max(initial=0.0)) if usable.any() else None
+    usable, error = defined, None
+    if eager is not None:
+        usable = defined & np.isfinite(eager).all(axis=1)
+        error = float(np.abs(eager[usable] - reference[usable]).max(initial=0.0)) if usable.any() else None
     allowance = SPACING[dtype] * float(np.abs(reference[defined]).max(initial=0.0)) if error is None else error
     return Numerics(
         kernel=difference(kernel, reference),

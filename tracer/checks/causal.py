@@ -1,0 +1,63 @@
+"""Does a token see only itself and earlier ones: as the kernel was told, and by effect?
+
+A flag is read and told, but effect decides: with a padding mask a right model passes False and a mask.
+Must not know: how numbers are shown.
+"""
+
+from tracer.checks.outcome import Figure, outcome, say
+from tracer.checks.subject import Subject
+from tracer.records import Check, Status
+
+
+def flag(subject: Subject) -> Check:
+    """Return ``causal.flag``: the kernel is told to hide later tokens, or a mask has that effect."""
+    told = subject.trace.causal.value
+    by_effect = effect(subject).status
+    if told is True:
+        status, reason = Status.PASS, say("causal_flag_told")
+    else:
+        status = by_effect
+        reason = say(f"causal_flag_{by_effect.value}")
+    hops = subject.trace.causal.hops
+    return outcome(
+        "causal.flag",
+        status,
+        measured=say("causal_flag_measured", value=str(told)),
+        expected=say("causal_flag_expected"),
+        tolerance=say("none"),
+        reason=reason,
+        site=hops[-1].site if hops else subject.trace.kernel.site,
+        figures={"value": told, "by_effect": by_effect.value},
+    )
+
+
+def effect(subject: Subject) -> Check:
+    """Return ``causal.effect``: changing a token moved no earlier row, not by one bit."""
+    tried = [entry for entry in subject.trace.effects.changed if entry[0] > 0]
+    leaks = [(token, row) for token, row, _ in tried if row is not None]
+    told = [token for token, row, moved in tried if row is None and moved]
+    figures: dict[str, Figure] = {"tried": len(tried), "leaks": len(leaks)}
+    measured = say("causal_effect_measured", tokens=_numbers([token for token, _, _ in tried]), leaks=len(leaks))
+    if leaks:
+        token, row = leaks[0]
+        status, reason = Status.FAIL, say("causal_effect_leak", token=token, row=row)
+        figures |= {"token": token, "row": row}
+    elif told:
+        status, reason = Status.PASS, say("causal_effect_why")
+    else:
+        status, measured = Status.NOT_TESTABLE, say("nothing")
+        reason = say("causal_effect_single") if subject.head.visibility.tq < 2 else say("causal_effect_blind")
+    return outcome(
+        "causal.effect",
+        status,
+        measured=measured,
+        expected=say("causal_effect_expected"),
+        tolerance=say("exact"),
+        reason=reason,
+        site=subject.trace.kernel.site,
+        figures=figures,
+    )
+
+
+def _numbers(tokens: list[int]) -> str:
+    return ", ".join(map(str, tokens)) if len(tokens) <= 6 else f"{tokens[0]}, {tokens[1]}, …, {tokens[-1]}"

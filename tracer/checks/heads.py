@@ -1,0 +1,104 @@
+"""Does a query head read the key/value head that it should? Must not know: how numbers are shown."""
+
+import numpy as np
+
+from tracer.arrays import Floats
+from tracer.checks.outcome import Figure, outcome, say
+from tracer.checks.subject import Subject
+from tracer.maths.visibility import Bools, Ints
+from tracer.records import Check, Status
+from tracer.texts import Message
+
+_FIRST_ROWS = 8  # early rows see few keys, so heads differ most there
+_MOST_ROWS = 64
+_MOST_NUMBERS = 1 << 22
+
+
+def kv(subject: Subject) -> Check:
+    """Return ``heads.kv``: head h gives what key/value head h // group gives, and what no other one would give.
+
+    Some rows of the output (the first ones and evenly spaced ones) are computed with keys and values of every head. Own
+    keys with another head's values, and the other way round, count as others too.
+    """
+    model = subject.trace.model
+    own, heads = model.kv_head(subject.index), model.kv_heads
+    figures: dict[str, Figure] = {"head": subject.index, "expected": own, "kv_heads": heads}
+    if heads == 1:
+        return _result(subject, Status.NOT_TESTABLE, say("nothing"), say("none"), say("heads_kv_one"), figures)
+    rows = _sample(subject)
+    tolerance = subject.numerics.tolerance
+    if not rows.size:
+        return _result(subject, Status.NOT_TESTABLE, say("nothing"), say("none"), say("undefined_rows"), figures)
+    apart = _distances(subject, rows)
+    others = {pair: distance for pair, distance in apart.items() if pair != (own, own)}
+    alike = [pair for pair, distance in sorted(others.items(), key=lambda item: item[1]) if distance <= tolerance]
+    nearest = min(others.values())
+    figures |= {"distance": apart[own, own], "nearest_other": nearest, "tolerance": tolerance, "rows": int(rows.size)}
+    if apart[own, own] <= tolerance and alike:
+        status, reason = Status.NOT_TESTABLE, say("heads_kv_alike", keys=alike[0][0], values=alike[0][1])
+    elif apart[own, own] <= tolerance:
+        status, reason = Status.PASS, say("heads_kv_why", nearest=nearest)
+    elif alike:
+        status, reason = Status.FAIL, say("heads_kv_other", keys=alike[0][0], values=alike[0][1])
+        figures |= {"found_keys": alike[0][0], "found_values": alike[0][1]}
+    else:
+        status, reason = Status.NOT_TESTABLE, say("heads_kv_none")
+    measured = say("heads_kv_measured", own=own, distance=apart[own, own], nearest=nearest)
+    return _result(subject, status, measured, say("absolute", value=tolerance), reason, figures)
+
+
+def _sample(subject: Subject) -> Ints:
+    rows = subject.rows[np.isfinite(subject.head.output[subject.rows]).all(axis=1)]
+    keys = subject.head.visibility.tk * subject.trace.model.kv_heads
+    most = max(_FIRST_ROWS, min(_MOST_ROWS, _MOST_NUMBERS // max(1, keys)))
+    if rows.size <= most:
+        return rows
+    spread = rows[np.linspace(0, rows.size - 1, most).astype(np.int64)]
+    return np.union1d(rows[:_FIRST_ROWS], spread)
+
+
+def _distances(subject: Subject, rows: Ints) -> dict[tuple[int, int], float]:
+    """Return how far the kernel's rows lie from attention with keys of one head and values of another."""
+    k, v = (subject.trace.captures[name].array for name in ("k", "v"))
+    heads, head = subject.trace.model.kv_heads, subject.judged
+    visible = head.visibility.at(rows)
+    values = [v[:, n].float64() for n in range(heads)]
+    output = subject.output[rows]
+    apart: dict[tuple[int, int], float] = {}
+    for keys in range(heads):
+        weights = _weights(head.q[rows] * head.scale, k[:, keys].float64(), visible)
+        for n, value in enumerate(values):
+            with np.errstate(invalid="ignore"):
+                distance = np.abs(weights @ value - output).max()
+            apart[keys, n] = float(distance) if np.isfinite(distance) else float("inf")
+    return apart
+
+
+def _weights(q: Floats, k: Floats, visible: Bools) -> Floats:
+    with np.errstate(invalid="ignore", over="ignore"):
+        scores = np.where(visible, q @ k.T, -np.inf)
+        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+        weights: Floats = shares / shares.sum(axis=1, keepdims=True)
+    return weights
+
+
+def _result(
+    subject: Subject,
+    status: Status,
+    measured: Message,
+    tolerance: Message,
+    reason: Message,
+    figures: dict[str, Figure],
+) -> Check:
+    model = subject.trace.model
+    return outcome(
+        "heads.kv",
+        status,
+        claim=say("heads_kv_claim", head=subject.index, kv=model.kv_head(subject.index)),
+        measured=measured,
+        expected=say("heads_kv_expected", kv=model.kv_head(subject.index), head=subject.index, group=model.group),
+        tolerance=tolerance,
+        reason=reason,
+        site=subject.trace.kernel.site,
+        figures=figures,
+    )

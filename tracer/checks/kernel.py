@@ -1,0 +1,103 @@
+"""Do the kernel's output and logsumexp agree with the reference, and did tracing change nothing?
+
+Must not know: how numbers are shown.
+"""
+
+import numpy as np
+
+from tracer.checks.outcome import judged, outcome, say, untested
+from tracer.checks.subject import Subject
+from tracer.maths.criterion import difference
+from tracer.records import Check
+
+
+def output(subject: Subject) -> Check:
+    """Return ``kernel.output``: flash-attention's criterion, max|kernel − ref| ≤ 2 · max|eager − ref| + 3e-5."""
+    result, site = subject.numerics, subject.trace.kernel.site
+    kernel, expected = result.kernel, say("kernel_output_expected")
+    if subject.eager is None or (kernel.compared == 0 and kernel.mismatched == 0):
+        reason = say("kernel_output_no_eager") if subject.eager is None else say("undefined_rows")
+        return untested("kernel.output", expected=expected, reason=reason, site=site)
+    if kernel.mismatched:
+        query = int(subject.rows[kernel.first_mismatch[0]]) if kernel.first_mismatch else 0
+        measured = say("mismatch", count=kernel.mismatched, query=query)
+    else:
+        measured = say("kernel_output_measured", kernel=kernel.largest)
+    if result.eager_error is None:
+        tolerance = say("kernel_output_tolerance_spacing", value=result.tolerance)
+    else:
+        tolerance = say("kernel_output_tolerance", eager=result.eager_error, value=result.tolerance)
+    reason = say("kernel_output_why")
+    if result.eager_overflow:
+        reason = say("kernel_output_overflow", rows=result.eager_overflow)
+    elif kernel.undefined:
+        reason = say("kernel_output_undefined", count=kernel.undefined)
+    return outcome(
+        "kernel.output",
+        judged(result.ok),
+        measured=measured,
+        expected=expected,
+        tolerance=tolerance,
+        site=site,
+        reason=reason,
+        figures={
+            "kernel_error": kernel.largest,
+            "eager_error": result.eager_error,
+            "tolerance": result.tolerance,
+            "mismatched": kernel.mismatched,
+            "undefined": kernel.undefined,
+            "eager_overflow_rows": result.eager_overflow,
+            "query": int(subject.rows[kernel.at[0]]) if kernel.at else None,
+            "empty_rows": len(subject.head.empty_rows),
+        },
+    )
+
+
+def lse(subject: Subject) -> Check:
+    """Return ``kernel.lse``: the kernel's logsumexp is the natural logarithm of Σ exp over scaled scores."""
+    expected, site = say("kernel_lse_expected"), subject.trace.kernel.site
+    given, rows = subject.lse, subject.rows
+    wanted = subject.head.lse[rows]
+    if given is None or not np.isfinite(wanted).any():
+        reason = say("no_lse") if given is None else say("undefined_rows")
+        return untested("kernel.lse", expected=expected, reason=reason, site=site)
+    found, within = difference(given[rows], wanted), subject.lse_tolerance
+    query = found.first_mismatch or found.at
+    reason = say("kernel_lse_base_two") if subject.base_two else say("kernel_lse_why")
+    measured = say("kernel_lse_measured", error=found.largest)
+    if found.mismatched and found.first_mismatch:
+        measured = say("mismatch", count=found.mismatched, query=int(rows[found.first_mismatch[0]]))
+    return outcome(
+        "kernel.lse",
+        judged(found.within(within)),
+        measured=measured,
+        expected=expected,
+        tolerance=say("absolute", value=within),
+        site=site,
+        reason=reason,
+        figures={
+            "error": found.largest,
+            "tolerance": within,
+            "mismatched": found.mismatched,
+            "undefined": found.undefined,
+            "query": int(rows[query[0]]) if query else None,
+            "base_two": subject.base_two,
+            "row_max": float(subject.head.row_max[rows].max()),
+            "empty_rows": len(subject.head.empty_rows),
+        },
+    )
+
+
+def bits(subject: Subject) -> Check:
+    """Return ``run.bits``: the untraced module, run again, gave the same bits as the traced one."""
+    same = subject.trace.effects.untraced_same
+    return outcome(
+        "run.bits",
+        judged(same),
+        measured=say("run_bits_same") if same else say("run_bits_differ"),
+        expected=say("run_bits_expected"),
+        tolerance=say("exact"),
+        reason=say("run_bits_why"),
+        site=subject.trace.kernel.site,
+        figures={"same": same},
+    )

@@ -1,0 +1,86 @@
+"""Does each row of weights sum to 1, and is a row with no allowed key zero? Must not know: how numbers are shown."""
+
+import numpy as np
+
+from tracer.arrays import SPACING, Array, Floats
+from tracer.checks.outcome import judged, outcome, say, untested
+from tracer.checks.subject import Subject
+from tracer.records import Check, Status
+from tracer.texts import Message
+
+_ROWS = 256
+# Weights are summed in float64 here; what is left is the rounding of each weight, and of the softmax that made them.
+_SPACINGS = 8
+
+
+def rows(subject: Subject) -> Check:
+    """Return ``softmax.rows``: the weights of every row sum to 1.
+
+    From the kernel's own weights where it makes any; else Σ exp(score − logsumexp), the scores recomputed in float64
+    and the logsumexp the kernel's, so that a wrong one shows.
+    """
+    if subject.weights is not None:
+        sums = _sums(subject.weights)[subject.rows]
+        tolerance, reason = _SPACINGS * SPACING[subject.weights.dtype], say("softmax_rows_read")
+    elif subject.lse is not None:
+        head = subject.judged
+        with np.errstate(invalid="ignore", over="ignore"):
+            sums = (head.total * np.exp(head.row_max - subject.lse))[subject.rows]
+        tolerance, reason = subject.lse_tolerance, say("softmax_rows_by_lse")
+    else:
+        return _untested(subject, say("no_lse_no_weights"))
+    if not sums.size or not np.isfinite(subject.judged.lse[subject.rows]).any():
+        return _untested(subject, say("undefined_rows"))
+    off = np.abs(np.nan_to_num(sums, nan=np.inf) - 1)
+    worst = int(off.argmax())
+    query, total = int(subject.rows[worst]), float(sums[worst])
+    return outcome(
+        "softmax.rows",
+        judged(float(off[worst]) <= tolerance),
+        measured=say("softmax_rows_measured", total=total, query=query, rows=len(sums)),
+        expected=say("softmax_rows_expected"),
+        tolerance=say("absolute", value=tolerance),
+        reason=reason,
+        site=subject.trace.kernel.site,
+        figures={"total": total, "query": query, "rows": len(sums), "tolerance": tolerance},
+    )
+
+
+def empty(subject: Subject) -> Check | None:
+    """Return ``softmax.empty``: rows with no allowed key have output exactly zero; None where there are none.
+
+    A flash kernel must give zero. Plain softmax spreads such a row evenly over hidden keys: nothing reads that row, so
+    it is told and not judged. NaN is wrong everywhere.
+    """
+    found = subject.head.empty_rows
+    if not found:
+        return None
+    output = subject.output[list(found)]
+    zero, defined = bool((output == 0).all()), bool(np.isfinite(output).all())
+    if zero or subject.flash or not defined:
+        status, reason = judged(zero), say("softmax_empty_why")
+    else:
+        status, reason = Status.NOT_TESTABLE, say("softmax_empty_plain")
+    largest = float(np.abs(output).max(initial=0.0))
+    return outcome(
+        "softmax.empty",
+        status,
+        measured=say("softmax_empty_measured", rows=len(found), first=found[0], largest=largest),
+        expected=say("softmax_empty_expected"),
+        tolerance=say("exact"),
+        reason=reason,
+        site=subject.trace.kernel.site,
+        figures={"rows": len(found), "first": found[0], "largest": largest},
+    )
+
+
+def _sums(weights: Array) -> Floats:
+    """Return the sum of each row of weights [Tq, Tk], in float64, a block of rows at a time."""
+    parts = [weights[start : start + _ROWS].float64().sum(axis=1) for start in range(0, weights.shape[0], _ROWS)]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _untested(subject: Subject, reason: Message) -> Check:
+    return untested(
+        "softmax.rows", expected=say("softmax_rows_expected"), reason=reason, site=subject.trace.kernel.site
+    )

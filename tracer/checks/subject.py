@@ -1,0 +1,131 @@
+"""What the checks of one head look at, each quantity computed once.
+
+Must not know: claims, wording.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracer.arrays import Array, Floats
+from tracer.maths.attention import Head, rescaled
+from tracer.maths.criterion import Numerics, difference, lse_tolerance, numerics
+from tracer.maths.scale import LSE_NOISE, ScaleFit, fit_lse, fit_output
+from tracer.records import LayerTrace
+
+FLASH = ("flash-attn", "cpu-flash")
+# A fit leaves a few times the error of a single logsumexp; a wrong mask leaves far more.
+_RESIDUAL_FACTOR = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A layer's trace, one of its query heads, and that head's reference (scaled by head_dim**-0.5, causal)."""
+
+    trace: LayerTrace
+    index: int
+    head: Head
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the kernel's output, as safetensors names it."""
+        return self.trace.kernel.output.dtype
+
+    @property
+    def expected_scale(self) -> float:
+        """What the scale of Qwen3 is: head_dim**-0.5."""
+        return float(self.trace.model.head_dim**-0.5)
+
+    @property
+    def flash(self) -> bool:
+        """Whether a flash kernel ran, which never holds a row of scores in 16 bits."""
+        return self.trace.request.kernel.value in FLASH
+
+    @cached_property
+    def output(self) -> Floats:
+        """The kernel's output of this head, [Tq, D]."""
+        return self.trace.kernel.output[:, self.index].float64()
+
+    @cached_property
+    def lse(self) -> Floats | None:
+        """The kernel's logsumexp of this head, [Tq], where the kernel hands one out."""
+        lse = self.trace.kernel.lse
+        return None if lse is None else lse[self.index].float64()
+
+    @cached_property
+    def weights(self) -> Array | None:
+        """The weights that the kernel itself computed, [Tq, Tk], where they were captured ([H, Tq, Tk])."""
+        capture = self.trace.captures.get("weights")
+        return None if capture is None else capture.array[self.index]
+
+    @cached_property
+    def eager(self) -> Floats | None:
+        """Plain matrix products in the same dtype, [Tq, D], where they were computed for this head."""
+        effects = self.trace.effects
+        if self.index not in effects.eager_heads:
+            return None
+        return effects.eager[:, effects.eager_heads.index(self.index)].float64()
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """The queries that have an allowed key: only these are compared."""
+        return np.setdiff1d(np.arange(self.head.visibility.tq), self.head.empty_rows)
+
+    @cached_property
+    def numerics(self) -> Numerics:
+        """flash-attention's criterion for this head's output."""
+        eager = None if self.eager is None else self.eager[self.rows]
+        return numerics(self.output[self.rows], eager, self.head.output[self.rows], self.dtype)
+
+    @cached_property
+    def lse_tolerance(self) -> float:
+        """How far the kernel's logsumexp may lie from the reference."""
+        row_max = self.head.row_max[self.rows]
+        largest = float(np.abs(row_max[np.isfinite(row_max)]).max(initial=0.0))
+        return lse_tolerance(self.dtype, largest)
+
+    @cached_property
+    def base_two(self) -> bool:
+        """Whether the kernel's logsumexp is the reference's in base 2, as some kernels have it."""
+        if self.lse is None:
+            return False
+        given, wanted = self.lse[self.rows], self.head.lse[self.rows]
+        natural = difference(given * math.log(2), wanted).within(self.lse_tolerance)
+        return natural and not difference(given, wanted).within(self.lse_tolerance)
+
+    @property
+    def natural_lse(self) -> Floats | None:
+        """The kernel's logsumexp as a natural logarithm."""
+        return self.lse * math.log(2) if self.lse is not None and self.base_two else self.lse
+
+    @cached_property
+    def fit(self) -> ScaleFit | None:
+        """The scale that fits the kernel's logsumexp best, or its output where it hands out no logsumexp."""
+        if self.natural_lse is not None:
+            return fit_lse(self.head, self.natural_lse, LSE_NOISE[self.dtype])
+        return fit_output(self.head, self.output, self.dtype, "F32" if self.flash else self.dtype)
+
+    @property
+    def largest_residual(self) -> float:
+        """What a fit of the scale may leave, where nothing but the scale differs."""
+        return _RESIDUAL_FACTOR * self.lse_tolerance if self.lse is not None else self.numerics.tolerance
+
+    @property
+    def fit_holds(self) -> bool:
+        """Whether a scale explains what the kernel gave, and the input tells which."""
+        return self.fit is not None and self.fit.tells and self.fit.residual <= self.largest_residual
+
+    @property
+    def scale_agrees(self) -> bool:
+        """Whether the fitted scale is the expected one, within its tolerance."""
+        return self.fit is not None and abs(self.fit.scale / self.expected_scale - 1) <= self.fit.tolerance
+
+    @cached_property
+    def judged(self) -> Head:
+        """The reference at the scale that the kernel really used, so that a wrong scale fails its own checks only."""
+        if self.fit is None or not self.fit_holds or self.scale_agrees:
+            return self.head
+        return rescaled(self.head, self.fit.scale)
