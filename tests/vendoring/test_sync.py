@@ -1,6 +1,8 @@
 """A sync brings the pinned bytes and nothing else, by the smallest transfer the server allows."""
 
+import io
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -227,3 +229,24 @@ def test_an_installed_tracer_uses_the_users_cache(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / "cache" / name)
     assert places.default_folder() == tmp_path / "cache" / "tracer" / "vendor"
+
+
+def test_a_zipped_source_archive_will_do(server: Server, tmp_path: Path) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for member, content in FILES.items():
+            archive.writestr(f"demo_pkg-1.0/{member}", content)
+    server.files["demo_pkg-1.0.zip"] = packed.getvalue()
+    assert bring(server, tmp_path, release(archive="sdist")).how is Stage.WHOLE
+    assert laid_out(tmp_path) == EXPECTED
+
+
+def test_an_index_may_be_a_folder_of_this_machine(tmp_path: Path) -> None:
+    page = tmp_path / "simple" / "demo-pkg"
+    page.mkdir(parents=True)
+    (page / WHEEL).write_bytes(wheel())
+    (page / "index.html").write_text(f'<a href="{WHEEL}">{WHEEL}</a>')
+    index = (tmp_path / "simple").as_uri()
+    report = sync_releases([release()], tmp_path / "files", settings(index), lambda _: None)
+    assert (report.releases[0].how, report.releases[0].origin) == (Stage.LOCAL, index)
+    assert laid_out(tmp_path / "files") == EXPECTED

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import re
+import ssl
 import tarfile
 import threading
 import zipfile
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tracer.source.pins import Pin
 from tracer.texts import message
@@ -99,10 +101,11 @@ class Server:
     log: list[tuple[str, str, str]] = field(default_factory=list)  # method, path, Range
     sent: int = 0
     port: int = 0
+    scheme: str = "http"
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/simple"
+        return f"{self.scheme}://127.0.0.1:{self.port}/simple"
 
     def asked_whole(self) -> int:
         """How many times an archive was asked for without a range."""
@@ -130,8 +133,8 @@ class Server:
 
 
 @contextlib.contextmanager
-def serve(server: Server) -> Iterator[Server]:
-    """Run ``server`` on a free port of loopback."""
+def serve(server: Server, tls: ssl.SSLContext | None = None) -> Iterator[Server]:
+    """Run ``server`` on a free port of loopback, behind ``tls`` if it is given."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -143,12 +146,15 @@ def serve(server: Server) -> Iterator[Server]:
             pass
 
         def handle(self) -> None:
-            with contextlib.suppress(ConnectionResetError):
+            with contextlib.suppress(ConnectionResetError, ssl.SSLError):
                 super().handle()
 
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     http.daemon_threads = True
     server.port = http.server_address[1]
+    if tls is not None:
+        http.socket = tls.wrap_socket(http.socket, server_side=True)
+        server.scheme = "https"
     thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -164,10 +170,11 @@ def _answer(request: BaseHTTPRequestHandler, server: Server) -> None:
     server.log.append((request.command, request.path, asked))
     if server.password and f":{server.password}" not in _credentials(request):
         return _send(request, server, 401, {"WWW-Authenticate": "Basic"}, b"")
-    if request.path.startswith("/simple/"):
-        status, kind, body = server.index_page(request.path.removeprefix("/simple/").strip("/"))
+    path = urlsplit(request.path).path  # a proxy is given whole URLs
+    if path.startswith("/simple/"):
+        status, kind, body = server.index_page(path.removeprefix("/simple/").strip("/"))
         return _send(request, server, status, {"Content-Type": kind}, body)
-    name = request.path.removeprefix("/files/")
+    name = path.removeprefix("/files/")
     server.before_file()
     body = server.files.get(name, b"")
     status = server.statuses.get(name, 200 if name in server.files else 404)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
+from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 from unearth.auth import MultiDomainBasicAuth
@@ -58,6 +59,7 @@ def connect(settings: Settings) -> Iterator[Client]:
         proxy=settings.proxy,
         timeout=httpx2.Timeout(settings.timeout, connect=min(settings.timeout, _CONNECT_SECONDS)),
         follow_redirects=True,
+        mounts=dict(_trusted(settings)),
         auth=MultiDomainBasicAuth(prompting=False, index_urls=indexes),
         event_hooks={"response": [remember]},
     ) as http:
@@ -72,6 +74,13 @@ def patiently(attempt: Callable[[], T]) -> T:
         except _CUT_OFF:
             time.sleep(_PAUSE_SECONDS * failed)
     return attempt()
+
+
+def _trusted(settings: Settings) -> Iterator[tuple[str, httpx2.HTTPTransport]]:
+    # PyPIClient reaches trusted hosts past every proxy; behind one, that is not at all
+    for host in settings.trusted_hosts:
+        environment = None if proxy_bypass(host) else getproxies().get("https") or getproxies().get("http")
+        yield f"all://{host}", httpx2.HTTPTransport(verify=False, proxy=settings.proxy or environment)
 
 
 def _verification(settings: Settings) -> ssl.SSLContext | bool:

@@ -62,6 +62,7 @@ def lay_out(root: Path, project: str, version: str, contents: Mapping[str, bytes
         target.parent.mkdir(exist_ok=True)
         os.rename(staging, target)
         _flush_folder(target.parent)
+        _flush_folder(root)
     except OSError as error:
         raise InputError("vendor.unwritable", folder=str(root), reason=reason(error)) from error
     for folder in older.values():

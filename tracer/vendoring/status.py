@@ -13,7 +13,6 @@ from pathlib import Path
 
 from tracer.errors import InputError
 from tracer.source.pins import Pin, lookup, pins, projects
-from tracer.texts import Message, message
 from tracer.vendoring import places
 
 # What runs is the installed package, whatever its version; it is shown even where no pin knows it.
@@ -48,13 +47,6 @@ class FileStatus:
     path: Path | None
     pin: Pin | None
     command: str | None
-
-    @property
-    def explanation(self) -> Message:
-        """One sentence: what the state means, and what to do."""
-        return message(
-            f"vendor.state_{self.state}", member=self.member, version=self.version, command=self.command or ""
-        )
 
 
 def status(projects_: Sequence[str] | None = None, *, folder: Path | None = None) -> tuple[FileStatus, ...]:
