@@ -1,0 +1,110 @@
+"""Excerpts of the real source: true line numbers, the expression marked.
+
+The lines come from the site's file where that file still has the sha256 that was traced, else from the expression's
+own code, which every site carries. Must not know: what the expressions mean, layout.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from tracer.page.record import CodeLine, Excerpt, Line, Mark, line
+from tracer.page.wording import muted, place
+from tracer.records import Site
+from tracer.source.text import Text
+
+_MOST_LINES = 14
+_GAP = CodeLine(0, "⋮")
+
+
+@dataclass(frozen=True, slots=True)
+class Pointed:
+    """An expression to be pointed at, and what is written at it."""
+
+    site: Site
+    label: str
+
+
+def excerpt(pointed: Sequence[Pointed]) -> Excerpt:
+    """Return the lines around expressions of one file, in the order of the file, each expression marked."""
+    first = pointed[0].site
+    text = _text(first.file, first.sha256)
+    rows = _from_file(text, pointed) if text is not None else _from_code(pointed)
+    return Excerpt(_heading(first), _dedented(rows))
+
+
+def _heading(site: Site) -> Line:
+    return line(place(site), *muted(f"  {site.scope}"))
+
+
+@lru_cache(maxsize=16)
+def _text(file: Path, sha256: str) -> Text | None:
+    """Return the file's text where it is here and still the traced one, else None."""
+    if not file.is_absolute():
+        return None
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
+    return Text.of(content.decode("utf-8")) if hashlib.sha256(content).hexdigest() == sha256 else None
+
+
+def _from_file(text: Text, pointed: Sequence[Pointed]) -> list[CodeLine]:
+    wanted = sorted({number for each in pointed for number in _numbers(each.site)})
+    rows: list[CodeLine] = []
+    for number in wanted:
+        if rows and rows[-1].number != number - 1:
+            rows.append(_GAP)
+        (content,) = text.lines(number, number)
+        rows.append(CodeLine(number, content, _marks(number, content, pointed)))
+    return rows
+
+
+def _numbers(site: Site) -> range:
+    """Return the lines of an expression, the last of a very long one left out."""
+    return range(site.span.line, min(site.span.end_line, site.span.line + _MOST_LINES - 1) + 1)
+
+
+def _marks(number: int, content: str, pointed: Sequence[Pointed]) -> tuple[Mark, ...]:
+    marks = []
+    for each in pointed:
+        span = each.site.span
+        if not span.line <= number <= span.end_line:
+            continue
+        start = span.column if number == span.line else len(content) - len(content.lstrip())
+        end = span.end_column if number == span.end_line else len(content)
+        marks.append(Mark(start, end, each.label if number == span.line else ""))
+    return tuple(marks)
+
+
+def _from_code(pointed: Sequence[Pointed]) -> list[CodeLine]:
+    """Return the expressions alone, each on its own true lines; an expression inside another is marked there."""
+    rows: list[CodeLine] = []
+    outer = [each for each in pointed if not any(_inside(each.site, other.site) for other in pointed)]
+    for each in sorted(outer, key=lambda each: each.site.span):
+        span = each.site.span
+        lines = Text.of(" " * span.column + each.site.code).lines(1, len(_numbers(each.site)))
+        for number, content in enumerate(lines, span.line):
+            rows.append(CodeLine(number, content, _marks(number, content, pointed)))
+    return rows
+
+
+def _inside(site: Site, other: Site) -> bool:
+    a, b = site.span, other.span
+    within = (b.line, b.column) <= (a.line, a.column) and (a.end_line, a.end_column) <= (b.end_line, b.end_column)
+    return within and a != b
+
+
+def _dedented(rows: list[CodeLine]) -> tuple[CodeLine, ...]:
+    indents = [len(row.text) - len(row.text.lstrip()) for row in rows if row.number and row.text.strip()]
+    cut = min(indents, default=0)
+    return tuple(
+        CodeLine(
+            row.number,
+            row.text[cut:].rstrip() if row.number else row.text,
+            tuple(Mark(mark.start - cut, mark.end - cut, mark.label) for mark in row.marks),
+        )
+        for row in rows
+    )

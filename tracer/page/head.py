@@ -1,0 +1,87 @@
+"""The page of one head: from a trace to everything a reader is shown.
+
+All wording and rounding happens below this module. Must not know: any output format.
+"""
+
+from tracer.page import checks, header, kernel, matrices, steps, walk
+from tracer.page.record import Column, Facts, Page, Piece, Role, Row, Section, Table, line
+from tracer.page.tokens import Shown, shown
+from tracer.page.window import Window, window
+from tracer.page.wording import Words, muted
+from tracer.result import Trace
+
+DEFAULT_WINDOW = 16
+MODEL = "qwen3"
+
+
+def head_page(trace: Trace, language: str, *, query: int | None = None, size: int = DEFAULT_WINDOW) -> Page:
+    """Return the page of a trace's head in ``language``; with ``query`` that position is followed to its output.
+
+    ``size`` bounds how many query rows and keys are shown. Raises InputError for a query that is not in the prompt or
+    a size below 1.
+    """
+    say = Words(language)
+    layer, reference = trace.layer, trace.reference
+    names = shown(layer.tokens)
+    kv_head = layer.model.kv_head(trace.head)
+    part = window(reference.visibility.tq, reference.visibility.tk, size, query)
+    sections: list[Section | None] = [
+        checks.failures(say, trace.checks),
+        header.ran(say, layer),
+        steps.overview(say, layer, kv_head, trace.head),
+    ]
+    if query is None:
+        after = tuple(layer.captures[name] for name in ("merged", "o_proj") if name in layer.captures)
+        sections += [
+            steps.projections(say, layer),
+            kernel.call(say, layer),
+            matrices.inside(say, reference, names, part),
+            matrices.output(say, reference, names, part, after),
+            _tokens(say, names, part),
+        ]
+    else:
+        sections += walk.sections(say, trace, names, query, size)
+    sections += [checks.warnings(say, layer.warnings), checks.checks(say, trace.checks), _next(say, trace, query)]
+    where = {"layer": layer.request.layer, "head": trace.head, "kv": kv_head}
+    title = say("title", model=MODEL, **where) if query is None else say("title_query", model=MODEL, query=query, **where)
+    return Page(
+        "head" if query is None else "query",
+        language,
+        line(Piece(title, Role.STRONG)),
+        header.verdict(say, trace.checks),
+        tuple(section for section in sections if section is not None),
+    )
+
+
+def _tokens(say: Words, names: tuple[Shown, ...], part: Window) -> Section:
+    begin = min(part.rows.start, part.keys.start)
+    rows = tuple(
+        Row(
+            (
+                line(Piece(str(name.position), Role.MUTED)),
+                line(Piece(name.text, Role.TOKEN)),
+                muted(str(name.id)),
+                muted(name.bytes),
+            )
+        )
+        for name in names[begin : max(part.rows.stop, part.keys.stop)]
+    )
+    columns = (
+        Column(say("column_position"), numeric=True),
+        Column(say("column_token")),
+        Column(say("column_id"), numeric=True),
+        Column(say("column_bytes")),
+    )
+    return Section("tokens", "", line(say("tokens_heading")), (Table(columns, rows, flow=True),))
+
+
+def _next(say: Words, trace: Trace, query: int | None) -> Section:
+    last = len(trace.layer.tokens) - 1
+    rows = [("--query", f"--query {last}", "next_query")] if query is None else [("", "…", "next_whole")]
+    rows += [("", "--head", "next_overview"), ("", "--save FILE.safetensors", "next_save")]
+    return Section(
+        "next",
+        "",
+        line(say("next_heading")),
+        (Facts(tuple((line(Piece(option, Role.CODE)), line(say(text))) for _, option, text in rows)),),
+    )

@@ -1,0 +1,88 @@
+"""The top of the page: what ran, on what, by which code, and how its checks ended.
+
+Must not know: the steps, the numbers.
+"""
+
+from tracer.page import tokens
+from tracer.page.record import Facts, Line, Piece, Role, Section, line
+from tracer.page.wording import Words, muted
+from tracer.records import Check, LayerTrace, Status
+
+MARKS = {Status.PASS: ("✓", Role.PASS), Status.FAIL: ("✗", Role.FAIL), Status.NOT_TESTABLE: ("?", Role.UNTESTED)}
+_LONGEST_PROMPT = 40
+_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+
+
+def verdict(say: Words, checks: tuple[Check, ...]) -> Line:
+    """Return in one line how the checks ended."""
+    counts = {status: sum(check.status is status for check in checks) for status in Status}
+    parts = []
+    for status, name in ((Status.FAIL, "failed"), (Status.PASS, "passed"), (Status.NOT_TESTABLE, "not_testable")):
+        if counts[status]:
+            mark, role = MARKS[status]
+            parts.append(Piece(f"{mark} {say(f'verdict_{name}', count=counts[status])}", role))
+    return line(*(part for pair in ((part, "  ") for part in parts) for part in pair))[:-1]
+
+
+def ran(say: Words, layer: LayerTrace) -> Section:
+    """Return what ran: checkpoint, prompt, engine, kernel and why, dtype and device."""
+    rows = [
+        ("checkpoint", _checkpoint(say, layer)),
+        ("prompt", _prompt(say, layer)),
+        ("engine", _engine(say, layer)),
+        ("kernel", _chosen(say, f"{layer.request.kernel.value} ({layer.kernel.provider})", layer.request.kernel.reason)),
+        ("numbers", _numbers(say, layer)),
+    ]
+    return Section("ran", "", (), (Facts(tuple((muted(say(f"fact_{name}")), value) for name, value in rows)),))
+
+
+def _checkpoint(say: Words, layer: LayerTrace) -> Line:
+    facts, model = layer.checkpoint, layer.model
+    revision = f"@{facts.revision}" if facts.revision else ""
+    size = say(
+        "model_size", layers=model.layers, heads=model.heads, kv_heads=model.kv_heads, head_dim=model.head_dim
+    )
+    return line(Piece(f"{facts.name}{revision}", Role.STRONG), "  ", *muted(size))
+
+
+def _prompt(say: Words, layer: LayerTrace) -> Line:
+    groups = tokens.groups(layer.tokens[:_LONGEST_PROMPT])
+    pieces: list[Piece] = []
+    for group in groups:
+        pieces += [Piece(group.text, Role.TOKEN), Piece("│", Role.MUTED)]
+    more = len(layer.tokens) - _LONGEST_PROMPT
+    end = [Piece(say("more_tokens", count=more), Role.MUTED)] if more > 0 else []
+    count = Piece(say("token_count", count=len(layer.tokens)), Role.STRONG)
+    return line(count, "  ", *pieces[:-1], *end)
+
+
+def _engine(say: Words, layer: LayerTrace) -> Line:
+    name = layer.request.engine.value
+    version = layer.versions.get(name, "")
+    return line(Piece(f"{name} {version}".strip(), Role.STRONG), "  ", *muted(links(say, layer)))
+
+
+def links(say: Words, layer: LayerTrace) -> str:
+    """Return what the page's upstream links point to: an exact commit, a tag, or nothing."""
+    sites = [capture.site for capture in layer.captures.values()]
+    sites += [hop.site for path in (layer.scale, layer.causal) for hop in path.hops]
+    kinds = {(site.link_kind, _ref(site.permalink)) for site in sites}
+    return " · ".join(say(f"links_{kind}", ref=ref) for kind, ref in sorted(kinds))
+
+
+def _ref(permalink: str | None) -> str:
+    """Return the commit or tag of a link ``https://host/owner/name/blob/REF/path``."""
+    return permalink.split("/blob/", 1)[-1].split("/", 1)[0] if permalink else ""
+
+
+def _numbers(say: Words, layer: LayerTrace) -> Line:
+    dtype = layer.request.dtype
+    name = _DTYPES.get(dtype.value, dtype.value)
+    what = Piece(say("dtype_on_device", dtype=name, device=layer.request.device.value), Role.STRONG)
+    return line(what, "  ", *muted(say.of(dtype.reason)))
+
+
+def _chosen(say: Words, what: str, reason: object) -> Line:
+    from tracer.texts import Message
+
+    return line(Piece(what, Role.STRONG), "  ", *muted(say.of(reason) if isinstance(reason, Message) else ""))

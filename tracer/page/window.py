@@ -1,0 +1,52 @@
+"""Which rows and keys of a long prompt a page shows, stated and never silent.
+
+Must not know: what is in them.
+"""
+
+from dataclasses import dataclass
+
+from tracer.errors import InputError
+from tracer.page.wording import Words
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Query rows and keys that are shown, of how many."""
+
+    rows: slice
+    keys: slice
+    tq: int
+    tk: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is left out."""
+        return self.rows == slice(0, self.tq) and self.keys == slice(0, self.tk)
+
+    def stated(self, say: Words) -> str:
+        """Return which rows and keys are shown of how many, and how to see others; empty where all are."""
+        if self.whole:
+            return ""
+        return say(
+            "window",
+            first_row=self.rows.start,
+            last_row=self.rows.stop - 1,
+            rows=self.tq,
+            first_key=self.keys.start,
+            last_key=self.keys.stop - 1,
+            keys=self.tk,
+        )
+
+
+def window(tq: int, tk: int, size: int, query: int | None = None) -> Window:
+    """Return the window of ``size`` rows and keys that ends at ``query`` (the last row where None).
+
+    The keys end at the row's own place, so that what the last shown row sees nearest to itself is shown. Raises
+    InputError for a size below 1.
+    """
+    if size < 1:
+        raise InputError("page.window_size", found=size)
+    last = tq - 1 if query is None else max(query, min(size, tq) - 1)
+    rows = slice(max(0, last + 1 - size), last + 1)
+    end = max(min(last + 1 + tk - tq, tk), min(size, tk))
+    return Window(rows, slice(max(0, end - size), end), tq, tk)
