@@ -6,7 +6,6 @@ import stat
 import tarfile
 import zipfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -314,18 +313,21 @@ def test_an_index_with_another_kind_of_archive(server: Server, root: Path) -> No
     )
 
 
-def test_no_network_is_said_once_for_each_release_and_asked_once(tmp_path: Path) -> None:
+def test_no_network_is_said_once_for_all_releases(tmp_path: Path) -> None:
     nowhere = "http://127.0.0.1:9/simple"  # the discard port: nothing listens there
-    wanted = [release(), replace(release(version="1.1"), project="other")]
+    wanted = [release(), release(version="1.1")]
+    (tmp_path / "links").mkdir()
     with pytest.raises(SyncFailed) as caught:
-        sync_releases(wanted, tmp_path, settings(nowhere), lambda _: None)
+        sync_releases(wanted, tmp_path, settings(nowhere, links=[str(tmp_path / "links")]), lambda _: None)
     assert len(caught.value.failures) == 2
-    assert (
-        f"No package index can be reached, so demo-pkg 1.0 could not be fetched. {nowhere}: cannot be reached ("
-        in str(caught.value)
+    first, second = str(caught.value).splitlines()
+    assert first.startswith(f"demo 1.0, demo 1.1: No package index can be reached. {nowhere}: cannot be reached (")
+    assert first.endswith(
+        "). Check the network or the proxy, or name another index with --index URL or PIP_INDEX_URL, "
+        "and run the same command again."
     )
-    assert "Check the network or the proxy" in str(caught.value)
-    assert "无法连接任何软件包索引" in caught.value.text("zh")
+    assert second == f"0 other files are in place in {tmp_path}."
+    assert "demo 1.0, demo 1.1：无法连接任何软件包索引。" in caught.value.text("zh")
 
 
 def test_an_index_that_is_away_does_not_hide_one_that_is_there(server: Server, tmp_path: Path) -> None:

@@ -42,7 +42,9 @@ class Indexes:
     def archives(self, release: Release) -> Iterator[Archive]:
         """Yield an archive of ``release`` from each place that has one, in order: wheels before source archives where
         a wheel is pinned. Raises InputError, with what each place answered, where none has one."""
-        found, problems, unreachable = False, [], []
+        found = False
+        problems: list[Message] = []
+        silent: list[Message] = []  # of places that cannot be reached
         for place in self.settings.places:
             answered = self._ask(place, release.package)
             package = _best(answered.packages, release)
@@ -50,18 +52,16 @@ class Indexes:
                 found = True
                 yield _archive(package, place)
                 continue
-            unreachable.append(answered.unreachable or not place.is_remote)
-            problems.append(answered.problem or _without(place, release, answered.packages))
+            problem = answered.problem or _without(place, release, answered.packages)
+            problems.append(problem)
+            if answered.unreachable:
+                silent.append(problem)
         if found:
             return
-        offline = all(unreachable) and any(place.is_remote for place in self.settings.places)
-        raise InputError(
-            "vendor.no_network" if offline else "vendor.not_found",
-            package=release.package,
-            version=release.version,
-            places=in_a_row(problems),
-            project=release.project,
-        )
+        if silent and len(silent) == sum(place.is_remote for place in self.settings.places):
+            raise InputError("vendor.no_network", places=in_a_row(silent))
+        what = {"package": release.package, "version": release.version}
+        raise InputError("vendor.not_found", places=in_a_row(problems), **what)
 
     def _ask(self, place: Place, package: str) -> _Answered:
         if place.url in self._dead:

@@ -39,9 +39,12 @@ class SyncFailed(InputError):
 
     def __init__(self, failures: Sequence[tuple[Release, TracerError]], report: SyncReport) -> None:
         self.failures, self.report = tuple(failures), report
+        alike: dict[str, tuple[list[str], TracerError]] = {}  # without a network each release fails for the same reason
+        for release, error in failures:
+            alike.setdefault(str(error), ([], error))[0].append(f"{release.project} {release.version}")
         lines = [
-            message("vendor.one_failed", project=release.project, version=release.version, error=error.message)
-            for release, error in failures
+            message("vendor.one_failed", releases=", ".join(names), error=error.message)
+            for names, error in alike.values()
         ]
         text = lines[-1]
         for line in reversed(lines[:-1]):
