@@ -5,7 +5,7 @@ Must not know: how it was made, how it is shown.
 
 from dataclasses import dataclass
 
-from tracer.checks.run import run_checks
+from tracer.checks.suite import run_checks
 from tracer.errors import InputError
 from tracer.maths.attention import Head, head
 from tracer.maths.visibility import Visibility
