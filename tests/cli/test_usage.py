@@ -37,12 +37,12 @@ MISTAKES = {
     "not a number": (
         ["qwen3", "--layer", "two"],
         "--layer takes a whole number from 0; found two.",
-        "--layer 需要一个从 0 起的整数，实际是 two。",
+        "--layer 需要一个不小于 0 的整数，实际是 two。",
     ),
     "below zero": (
         ["qwen3", "--head", "-1"],
         "--head takes a whole number from 0; found -1.",
-        "--head 需要一个从 0 起的整数，实际是 -1。",
+        "--head 需要一个不小于 0 的整数，实际是 -1。",
     ),
     "misspelt value": (
         ["qwen3", "--kernel", "eagr"],

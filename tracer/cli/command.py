@@ -59,7 +59,7 @@ class Argument(click.Argument):
     def __init__(self, name: str, *, text: Message, metavar: str, **attributes: Any) -> None:
         super().__init__([name], metavar=metavar, **attributes)
         self.text = text
-        self.label = metavar
+        self.label = metavar if self.required else f"[{metavar}]{'...' if self.nargs == -1 else ''}"
 
 
 class Command(click.Command):

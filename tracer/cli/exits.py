@@ -10,6 +10,7 @@ A trace and an error each know their own code. Must not know: what leads to them
 """
 
 PASSED = 0
+FAILED = 1
 UNTESTED = 3
 INTERRUPTED = 130
 ALL = (0, 1, 2, 3, 130)

@@ -37,9 +37,22 @@ class RunOptions:
     device: str = "auto"
     dtype: str = "auto"
     format: str = "terminal"
+    window: int | None = None
     output: Path | None = None
     save: Path | None = None
     verbose: bool = False
+
+
+@dataclass(frozen=True)
+class ShowOptions:
+    """What is to be shown of a saved trace; None is what the trace itself was asked for."""
+
+    file: Path
+    head: int | None = None
+    query: int | None = None
+    format: str = "terminal"
+    window: int | None = None
+    output: Path | None = None
 
 
 def format_options() -> list[click.Parameter]:
@@ -53,6 +66,7 @@ def format_options() -> list[click.Parameter]:
             heading="cli.heading_output",
             text=message("cli.opt_format"),
         ),
+        Option("--window", type=Whole(1), metavar="N", heading="cli.heading_output", text=message("cli.opt_window")),
         Option(
             "-o", "--output", type=File(), metavar="FILE", heading="cli.heading_output", text=message("cli.opt_output")
         ),

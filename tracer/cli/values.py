@@ -5,7 +5,7 @@ Must not know: any particular option.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +21,34 @@ _DEVICE_NUMBER = re.compile(r"cuda:[0-9]{1,3}")
 
 
 class Whole(click.ParamType[int]):
-    """A whole number from 0."""
+    """A whole number from ``lowest``."""
 
     name = "whole"
+
+    def __init__(self, lowest: int = 0) -> None:
+        self._lowest = lowest
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number; raises InputError."""
         if isinstance(value, int):
             return value
-        if not _WHOLE.fullmatch(value):
-            raise InputError("cli.not_a_whole_number", option=_name(param), found=value)
+        if not _WHOLE.fullmatch(value) or int(value) < self._lowest:
+            raise InputError("cli.not_a_whole_number", option=_name(param), lowest=self._lowest, found=value)
         return int(value)
 
 
 class Word(click.ParamType[str]):
-    """One word of a short list."""
+    """One word of a short list, or of one that is only looked up when it is needed."""
 
     name = "word"
 
-    def __init__(self, known: Sequence[str]) -> None:
-        self.known = tuple(known)
+    def __init__(self, known: Sequence[str] | Callable[[], Sequence[str]]) -> None:
+        self._known = known
+
+    @property
+    def known(self) -> Sequence[str]:
+        """The words."""
+        return self._known() if callable(self._known) else self._known
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the word; raises InputError with a suggestion."""

@@ -1,0 +1,175 @@
+"""From a request to an answer: what reaches the pipeline, what is written where, and how the command ends."""
+
+import gc
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.invented_trace import invented
+from tracer import pipeline
+from tracer.cli import answers
+from tracer.errors import InputError
+from tracer.records import Status
+from tracer.result import Trace as Traced
+from tracer.result import look_at
+from tracer.saved.read import load
+from tracer.saved.write import save
+
+Trace = Callable[..., Any]
+Calls = list[tuple[tuple[Any, ...], dict[str, Any]]]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """What the pipeline was asked for; it answers with an invented trace at once."""
+    asked: Calls = []
+
+    def traced(*arguments: Any, **options: Any) -> Traced:
+        options.pop("progress")(0, 1)
+        asked.append((arguments, options))
+        return look_at(invented(), options["head"])
+
+    monkeypatch.setattr(pipeline, "trace", traced)
+    return asked
+
+
+DEFAULTS = {
+    "revision": None, "layer": 0, "head": 0, "query": None, "prompt": None, "tokens": None, "chat": False,
+    "engine": "transformers", "kernel": "auto", "device": "auto", "dtype": "auto", "all_heads": False,
+}  # fmt: skip
+
+
+def test_without_options_everything_is_left_to_the_run(trace: Trace, calls: Calls) -> None:
+    ended = trace("qwen3")
+    assert ended.err == ""
+    assert "qwen3" in ended.out
+    assert calls == [((None,), DEFAULTS)]
+
+
+def test_every_option_reaches_the_run(trace: Trace, calls: Calls, tmp_path: Path) -> None:
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("the cat\n", encoding="utf-8")
+    options = {
+        "--layer": "1", "--head": "2", "--query": "3", "--prompt-file": str(prompt), "--checkpoint": "Qwen/Qwen3-0.6B",
+        "--revision": "main", "--kernel": "sdpa", "--device": "cuda:1", "--dtype": "bfloat16",
+        "--save": str(tmp_path / "saved.safetensors"),
+    }  # fmt: skip
+    trace("qwen3", "--chat", *(word for option in options.items() for word in option))
+    wanted = {"layer": 1, "head": 2, "query": 3, "prompt": "the cat", "chat": True, "revision": "main"}
+    more = {"kernel": "sdpa", "device": "cuda:1", "dtype": "bfloat16", "all_heads": True}
+    assert calls == [(("Qwen/Qwen3-0.6B",), DEFAULTS | wanted | more)]
+
+
+def test_tokens_reach_the_run_as_numbers(trace: Trace, calls: Calls) -> None:
+    trace("qwen3", "--tokens", "5, 9,5")
+    assert calls[0][1]["tokens"] == (5, 9, 5)
+
+
+def test_the_answer_goes_whole_into_a_file(trace: Trace, calls: Calls, tmp_path: Path) -> None:
+    ended = trace("qwen3", "-o", str(tmp_path / "page.txt"))
+    assert (ended.out, ended.err) == ("", f"Wrote {tmp_path / 'page.txt'}.\n")
+    assert (tmp_path / "page.txt").read_bytes().decode("utf-8") == trace("qwen3").out
+
+
+@pytest.mark.parametrize("option", ["--output", "--save"])
+def test_an_unwritable_place_is_found_before_any_work(trace: Trace, calls: Calls, tmp_path: Path, option: str) -> None:
+    ended = trace("qwen3", option, str(tmp_path / "missing" / "file"))
+    assert (ended.code, ended.out, calls) == (2, "", [])
+    assert "the folder does not exist. Nothing was written." in ended.err
+
+
+def test_two_outputs_cannot_share_a_file(trace: Trace, calls: Calls, tmp_path: Path) -> None:
+    ended = trace("qwen3", "--output", str(tmp_path / "a"), "--save", str(tmp_path / "a"))
+    assert (ended.code, calls) == (2, [])
+    assert "Two outputs would go to the same file" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [((Status.PASS, Status.NOT_TESTABLE), 0), ((Status.PASS, Status.FAIL), 1), ((Status.NOT_TESTABLE,), 3)],
+)
+def test_the_checks_decide_how_a_trace_ends(
+    trace: Trace, monkeypatch: pytest.MonkeyPatch, statuses: tuple[Status, ...], code: int
+) -> None:
+    whole = look_at(invented(), 0)
+    checks = tuple(replace(whole.checks[0], status=status) for status in statuses)
+    monkeypatch.setattr(pipeline, "trace", lambda *_, **__: replace(whole, checks=checks))
+    assert trace("qwen3").code == code
+
+
+def test_errors_of_the_run_leave_no_file(trace: Trace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail(*_: Any, **__: Any) -> Traced:
+        raise InputError("pipeline.query_range", query=9, last=4)
+
+    monkeypatch.setattr(pipeline, "trace", fail)
+    ended = trace("qwen3", "-o", str(tmp_path / "page.txt"))
+    assert (ended.code, ended.out) == (2, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_saved_trace_opens_at_any_head(trace: Trace, calls: Calls, tmp_path: Path) -> None:
+    saved = tmp_path / "saved.safetensors"
+    ended = trace("qwen3", "--head", "1", "--save", str(saved))
+    assert ended.err == f"Wrote {saved}.\n"
+    assert load(saved).request == invented().request
+    for options in ([], ["--head", "2"], ["--query", "3"], ["--lang", "zh"]):
+        shown = trace("show", str(saved), *options)
+        assert (shown.code, shown.err) == (ended.code, "")
+        assert shown.out != ""
+
+
+def test_a_saved_trace_shows_what_was_asked_for_then(trace: Trace, tmp_path: Path) -> None:
+    layer = invented()
+    saved = tmp_path / "saved.safetensors"
+    save(look_at(replace(layer, request=replace(layer.request, head=3)), 3), saved)
+    assert trace("show", str(saved)).out == trace("show", str(saved), "--head", "3").out
+    assert trace("show", str(saved)).out != trace("show", str(saved), "--head", "0").out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--head", "99"], "99"),
+        (["--query", "99"], "99"),
+        (["--window", "0"], "--window takes a whole number from 1; found 0."),
+    ],
+)
+def test_show_refuses_what_is_not_in_the_trace(trace: Trace, tmp_path: Path, options: list[str], words: str) -> None:
+    save(look_at(invented(), 0), tmp_path / "saved.safetensors")
+    ended = trace("show", str(tmp_path / "saved.safetensors"), *options)
+    assert (ended.code, ended.out) == (2, "")
+    assert words in ended.err
+
+
+def test_show_needs_a_file_that_is_there(trace: Trace, tmp_path: Path) -> None:
+    assert "FILE is missing. See trace show --help." in trace("show").err
+    ended = trace("show", str(tmp_path / "missing.safetensors"))
+    assert (ended.code, ended.out) == (2, "")
+    assert "missing.safetensors" in ended.err
+
+
+def test_the_collector_works_again_once_the_layer_runs(
+    trace: Trace, monkeypatch: pytest.MonkeyPatch, calls: Calls
+) -> None:
+    gc.disable()
+    try:
+        trace("qwen3")
+        assert gc.isenabled()
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def test_progress_tells_the_layers_on_request(trace: Trace, calls: Calls) -> None:
+    assert trace("qwen3", "--verbose").err == (
+        "Loading the model's code and the checkpoint ...\nRunning layer 0 of 0 to 0 ...\n"
+    )
+
+
+def test_the_place_of_a_hostile_file_name_is_told_harmlessly(trace: Trace, calls: Calls, tmp_path: Path) -> None:
+    ended = trace("qwen3", "-o", str(tmp_path / "\x1b[31mpage"))
+    assert ended.err == f"Wrote {tmp_path}/\\x1b[31mpage.\n"
+    assert answers.__doc__
