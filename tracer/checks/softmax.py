@@ -13,36 +13,38 @@ _ROWS = 256
 _SPACINGS = 8
 
 
-def rows(subject: Subject) -> Check:
+def sums(subject: Subject) -> Check:
     """Return ``softmax.rows``: the weights of every row sum to 1.
 
     From the kernel's own weights where it makes any; else Σ exp(score − logsumexp), the scores recomputed in float64
     and the logsumexp the kernel's, so that a wrong one shows.
     """
     if subject.weights is not None:
-        sums = _sums(subject.weights)[subject.rows]
+        rows = subject.rows
+        found = _sums(subject.weights)[rows]
         tolerance, reason = _SPACINGS * SPACING[subject.weights.dtype], say("softmax_rows_read")
     elif subject.lse is not None:
         head = subject.judged
+        rows = subject.rows[np.isfinite(head.lse[subject.rows])]  # the others are NaN in q and k already
         with np.errstate(invalid="ignore", over="ignore"):
-            sums = (head.total * np.exp(head.row_max - subject.lse))[subject.rows]
+            found = (head.total * np.exp(head.row_max - subject.lse))[rows]
         tolerance, reason = subject.lse_tolerance, say("softmax_rows_by_lse")
     else:
         return _untested(subject, say("no_lse_no_weights"))
-    if not sums.size or not np.isfinite(subject.judged.lse[subject.rows]).any():
+    if not rows.size:
         return _untested(subject, say("undefined_rows"))
-    off = np.abs(np.nan_to_num(sums, nan=np.inf) - 1)
+    off = np.abs(np.nan_to_num(found, nan=np.inf) - 1)
     worst = int(off.argmax())
-    query, total = int(subject.rows[worst]), float(sums[worst])
+    query, total = int(rows[worst]), float(found[worst])
     return outcome(
         "softmax.rows",
         judged(float(off[worst]) <= tolerance),
-        measured=say("softmax_rows_measured", total=total, query=query, rows=len(sums)),
+        measured=say("softmax_rows_measured", total=total, query=query, rows=len(found)),
         expected=say("softmax_rows_expected"),
         tolerance=say("absolute", value=tolerance),
         reason=reason,
         site=subject.trace.kernel.site,
-        figures={"total": total, "query": query, "rows": len(sums), "tolerance": tolerance},
+        figures={"total": total, "query": query, "rows": len(found), "tolerance": tolerance},
     )
 
 

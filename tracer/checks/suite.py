@@ -12,7 +12,7 @@ CHECKS = (
     causal.flag,
     causal.effect,
     hidden.weights,
-    softmax.rows,
+    softmax.sums,
     softmax.empty,
     kernel.output,
     kernel.lse,
