@@ -27,7 +27,7 @@ from tracer.records import (
 )
 from tracer.saved.names import EAGER, KERNEL_LSE, KERNEL_OUTPUT
 from tracer.saved.nodes import Node
-from tracer.saved.shapes import check_shapes
+from tracer.saved.shapes import check_bounds, check_shapes
 from tracer.saved.values import decode, decode_message
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -51,6 +51,7 @@ _FIELDS = (
     "effects",
     "warnings",
 )
+_KERNEL = ("function", "provider", "arguments", "site")
 
 
 def layer_trace(description: Node, tensors: Mapping[str, Array]) -> LayerTrace:
@@ -72,6 +73,7 @@ def layer_trace(description: Node, tensors: Mapping[str, Array]) -> LayerTrace:
         effects=_effects(fields["effects"], model, len(tokens), tensors),
         warnings=tuple(decode_message(node) for node in fields["warnings"].items()),
     )
+    check_bounds(fields["kernel"].fields(*_KERNEL)["arguments"], len(tokens))
     check_shapes(trace, tensors, fields["captures"])
     return trace
 
@@ -185,7 +187,7 @@ def _site_of(node: Node, sites: tuple[Site, ...]) -> Site:
 
 
 def _kernel(node: Node, sites: tuple[Site, ...], tensors: Mapping[str, Array]) -> KernelCall:
-    fields = node.fields("function", "provider", "arguments", "site")
+    fields = node.fields(*_KERNEL)
     return KernelCall(
         function=fields["function"].text(),
         provider=fields["provider"].text(),

@@ -17,6 +17,17 @@ from tracer.saved.nodes import Node
 _NEEDED = {"q": ("T", "H", "D"), "k": ("T", "K", "D"), "v": ("T", "K", "D")}
 
 
+def check_bounds(node: Node, length: int) -> None:
+    """Raise InputError where a kernel's arguments bound its sequences otherwise than from 0 to ``length``, upwards."""
+    for side in ("cu_seqlens_q", "cu_seqlens_k"):
+        bounds = node.value.get(side)
+        if not isinstance(bounds, list):
+            continue
+        whole = all(type(bound) is int for bound in bounds)
+        if not whole or not bounds or (bounds[0], bounds[-1]) != (0, length) or bounds != sorted(bounds):
+            raise node.wrong("saved.expected_bounds", name=side, length=length)
+
+
 def check_shapes(trace: LayerTrace, tensors: Mapping[str, Array], node: Node) -> None:
     """Raise InputError where a tensor is missing, stray, no float, or of another shape than its axes say."""
     axes = {name: capture.axes for name, capture in trace.captures.items()}

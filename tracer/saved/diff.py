@@ -1,0 +1,223 @@
+"""What differs between two traced layers: versions, checkpoint, prompt, request, source, scale, kernel, tensors.
+
+Must not know: how it is shown.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+
+from tracer.arrays import Array
+from tracer.order import in_order
+from tracer.records import LayerTrace, Lineage, Site
+from tracer.saved.numbers import Status, TensorDiff, compare
+
+PROMPT = "prompt"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that differs, by name; None where one of the two has none."""
+
+    name: str
+    a: object
+    b: object
+
+
+@dataclass(frozen=True)
+class PromptDiff:
+    """Two prompts. ``first`` is the first position whose tokens differ (or that only one prompt has), None if none."""
+
+    length_a: int
+    length_b: int
+    first: int | None
+
+    @property
+    def same(self) -> bool:
+        """Whether the token ids are the same."""
+        return self.first is None
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A source file by its content."""
+
+    project: str
+    version: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class SourceDiff:
+    """A file that differs, or that only one trace shows places in (None for the other)."""
+
+    path: str
+    a: SourceFile | None
+    b: SourceFile | None
+
+
+@dataclass(frozen=True)
+class PlaceDiff:
+    """A step that is written elsewhere or otherwise; None where one trace has no such step."""
+
+    name: str
+    a: Site | None
+    b: Site | None
+
+    @property
+    def moved(self) -> bool:
+        """Whether the place differs: file, line or column."""
+        return self.a is None or self.b is None or (self.a.path, self.a.span) != (self.b.path, self.b.span)
+
+    @property
+    def rewritten(self) -> bool:
+        """Whether what is written there differs, or the function it stands in."""
+        return self.a is None or self.b is None or (self.a.scope, self.a.code) != (self.b.scope, self.b.code)
+
+
+@dataclass(frozen=True)
+class LineageDiff:
+    """A value's way to the kernel in two traces."""
+
+    a: Lineage
+    b: Lineage
+
+    @property
+    def same(self) -> bool:
+        """Whether the value, its defining expression, and name and value at each hop agree."""
+        return _steps(self.a) == _steps(self.b)
+
+
+@dataclass(frozen=True)
+class Diff:
+    """What differs between two traces; every part is empty, or says so itself, where nothing does. ``tensors`` holds
+    all of them, in the order the steps run.
+    """
+
+    request: tuple[Change, ...]
+    versions: tuple[Change, ...]
+    checkpoint: tuple[Change, ...]
+    model: tuple[Change, ...]
+    prompt: PromptDiff
+    sources: tuple[SourceDiff, ...]
+    places: tuple[PlaceDiff, ...]
+    scale: LineageDiff
+    causal: LineageDiff
+    kernel: tuple[Change, ...]
+    effects: tuple[Change, ...]
+    tensors: tuple[TensorDiff, ...]
+
+    @property
+    def first(self) -> str | None:
+        """The first step at which the two part: ``prompt``, a tensor's name, or None where they never do."""
+        if not self.prompt.same:
+            return PROMPT
+        return next((tensor.name for tensor in self.tensors if tensor.status is not Status.SAME), None)
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        changes = (self.request, self.versions, self.checkpoint, self.model, self.kernel, self.effects)
+        same_values = self.scale.same and self.causal.same and self.first is None
+        return same_values and not any((*changes, self.sources, self.places))
+
+
+def diff(a: LayerTrace, b: LayerTrace) -> Diff:
+    """Return what differs between the traces ``a`` and ``b``."""
+    places_a, places_b = _places(a), _places(b)
+    tensors_a, tensors_b = _tensors(a), _tensors(b)
+    names = in_order(dict.fromkeys((*tensors_a, *tensors_b)))
+    return Diff(
+        request=_changes(_request(a), _request(b)),
+        versions=_changes(a.versions, b.versions),
+        checkpoint=_changes(_fields(a.checkpoint), _fields(b.checkpoint)),
+        model=_changes(_fields(a.model), _fields(b.model)),
+        prompt=_prompt(a.request.token_ids, b.request.token_ids),
+        sources=_sources(places_a.values(), places_b.values()),
+        places=_moved(places_a, places_b),
+        scale=LineageDiff(a.scale, b.scale),
+        causal=LineageDiff(a.causal, b.causal),
+        kernel=_changes(_kernel(a), _kernel(b)),
+        effects=_changes(_effects(a), _effects(b)),
+        tensors=tuple(compare(name, tensors_a.get(name), tensors_b.get(name)) for name in names),
+    )
+
+
+def _changes(a: Mapping[str, object], b: Mapping[str, object]) -> tuple[Change, ...]:
+    names = dict.fromkeys((*a, *b))
+    return tuple(Change(name, a.get(name), b.get(name)) for name in names if not _equal(a.get(name), b.get(name)))
+
+
+def _equal(a: object, b: object) -> bool:
+    """Return whether two values are equal; a NaN equals itself, 1 is not True, a list equals the same tuple."""
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    if isinstance(a, float) and isinstance(b, float):
+        return a == b or (a != a and b != b)
+    return isinstance(a, bool) == isinstance(b, bool) and a == b
+
+
+def _fields(record: object) -> dict[str, object]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}  # type: ignore[arg-type]
+
+
+def _request(trace: LayerTrace) -> dict[str, object]:
+    asked = trace.request
+    choices = {name: getattr(asked, name).value for name in ("engine", "kernel", "device", "dtype")}
+    return {"layer": asked.layer, "head": asked.head, "query": asked.query, **choices}
+
+
+def _kernel(trace: LayerTrace) -> dict[str, object]:
+    arguments = {f"arguments.{name}": value for name, value in trace.kernel.arguments.items()}
+    return {"function": trace.kernel.function, "provider": trace.kernel.provider, **arguments}
+
+
+def _effects(trace: LayerTrace) -> dict[str, object]:
+    return {"untraced_same": trace.effects.untraced_same, "changed": trace.effects.changed}
+
+
+def _prompt(a: tuple[int, ...], b: tuple[int, ...]) -> PromptDiff:
+    first = next((place for place, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), None)
+    if first is None and len(a) != len(b):
+        first = min(len(a), len(b))
+    return PromptDiff(len(a), len(b), first)
+
+
+def _places(trace: LayerTrace) -> dict[str, Site]:
+    """Return every place of a trace by the name of its step, in the order of the trace."""
+    found = {name: capture.site for name, capture in trace.captures.items()}
+    found["kernel"] = trace.kernel.site
+    for value, lineage in (("scale", trace.scale), ("causal", trace.causal)):
+        found.update({f"{value}[{index}]": hop.site for index, hop in enumerate(lineage.hops)})
+    return found
+
+
+def _sources(a: Iterable[Site], b: Iterable[Site]) -> tuple[SourceDiff, ...]:
+    files_a, files_b = ({site.path: _file(site) for site in sites} for sites in (a, b))
+    found = []
+    for path in dict.fromkeys((*files_a, *files_b)):
+        one, other = files_a.get(path), files_b.get(path)
+        if one is None or other is None or one.sha256 != other.sha256:
+            found.append(SourceDiff(path, one, other))
+    return tuple(found)
+
+
+def _file(site: Site) -> SourceFile:
+    return SourceFile(site.project, site.version, site.sha256)
+
+
+def _moved(a: Mapping[str, Site], b: Mapping[str, Site]) -> tuple[PlaceDiff, ...]:
+    pairs = (PlaceDiff(name, a.get(name), b.get(name)) for name in dict.fromkeys((*a, *b)))
+    return tuple(pair for pair in pairs if pair.moved or pair.rewritten)
+
+
+def _steps(lineage: Lineage) -> tuple[object, ...]:
+    hops = tuple((hop.binds, hop.linked, hop.seen, hop.value, hop.same_object) for hop in lineage.hops)
+    return (lineage.value, type(lineage.value), lineage.expression, hops)
+
+
+def _tensors(trace: LayerTrace) -> dict[str, Array]:
+    found = {name: capture.array for name, capture in trace.captures.items()}
+    found["output"] = trace.kernel.output
+    if trace.kernel.lse is not None:
+        found["lse"] = trace.kernel.lse
+    return found
