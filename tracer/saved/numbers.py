@@ -67,8 +67,8 @@ def compare(name: str, a: Array | None, b: Array | None) -> TensorDiff:
 
 def spacings(distance: Floats, magnitude: Floats, dtype: str) -> Floats:
     """Return ``distance`` in units of the spacing between neighbouring ``dtype`` numbers of size ``magnitude``."""
-    _, exponent = np.frexp(magnitude)
-    unit = np.ldexp(SPACING[dtype], np.maximum(exponent - 1, _SMALLEST[dtype]))
+    _, exponent = np.frexp(np.maximum(magnitude, 2.0 ** _SMALLEST[dtype]))
+    unit = np.ldexp(SPACING[dtype], exponent - 1)
     found: Floats = distance / unit
     return found
 
