@@ -41,7 +41,7 @@ def _verdict(say: Words, check: Check) -> Verdict:
 
 
 def _claim(say: Words, check: Check) -> Line:
-    where = ("  ", place(check.site)) if check.site is not None else ()
+    where = ("  ", place(check.site)) if check.site is not None and check.status is not Status.PASS else ()
     return line(Piece(say.of(check.claim), Role.STRONG), *where)
 
 

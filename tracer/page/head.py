@@ -43,7 +43,9 @@ def head_page(trace: Trace, language: str, *, query: int | None = None, size: in
         sections += walk.sections(say, trace, names, query, size)
     sections += [checks.warnings(say, layer.warnings), checks.checks(say, trace.checks), _next(say, trace, query)]
     where = {"layer": layer.request.layer, "head": trace.head, "kv": kv_head}
-    title = say("title", model=MODEL, **where) if query is None else say("title_query", model=MODEL, query=query, **where)
+    title = (
+        say("title", model=MODEL, **where) if query is None else say("title_query", model=MODEL, query=query, **where)
+    )
     return Page(
         "head" if query is None else "query",
         language,

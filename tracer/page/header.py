@@ -16,12 +16,14 @@ _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat
 def verdict(say: Words, checks: tuple[Check, ...]) -> Line:
     """Return in one line how the checks ended."""
     counts = {status: sum(check.status is status for check in checks) for status in Status}
-    parts = []
-    for status, name in ((Status.FAIL, "failed"), (Status.PASS, "passed"), (Status.NOT_TESTABLE, "not_testable")):
-        if counts[status]:
-            mark, role = MARKS[status]
-            parts.append(Piece(f"{mark} {say(f'verdict_{name}', count=counts[status])}", role))
-    return line(*(part for pair in ((part, "  ") for part in parts) for part in pair))[:-1]
+    ended = [status for status in (Status.FAIL, Status.PASS, Status.NOT_TESTABLE) if counts[status]]
+    parts: list[Piece] = []
+    for status in ended:
+        mark, role = MARKS[status]
+        text = say(f"verdict_{status}" if len(ended) > 1 else f"verdict_all_{status}", count=counts[status])
+        parts += [Piece("  ")] if parts else []
+        parts.append(Piece(f"{mark} {text}", role))
+    return tuple(parts)
 
 
 def ran(say: Words, layer: LayerTrace) -> Section:
@@ -30,7 +32,10 @@ def ran(say: Words, layer: LayerTrace) -> Section:
         ("checkpoint", _checkpoint(say, layer)),
         ("prompt", _prompt(say, layer)),
         ("engine", _engine(say, layer)),
-        ("kernel", _chosen(say, f"{layer.request.kernel.value} ({layer.kernel.provider})", layer.request.kernel.reason)),
+        (
+            "kernel",
+            _chosen(say, f"{layer.request.kernel.value} ({layer.kernel.provider})", layer.request.kernel.reason),
+        ),
         ("numbers", _numbers(say, layer)),
     ]
     return Section("ran", "", (), (Facts(tuple((muted(say(f"fact_{name}")), value) for name, value in rows)),))
@@ -39,9 +44,7 @@ def ran(say: Words, layer: LayerTrace) -> Section:
 def _checkpoint(say: Words, layer: LayerTrace) -> Line:
     facts, model = layer.checkpoint, layer.model
     revision = f"@{facts.revision}" if facts.revision else ""
-    size = say(
-        "model_size", layers=model.layers, heads=model.heads, kv_heads=model.kv_heads, head_dim=model.head_dim
-    )
+    size = say("model_size", layers=model.layers, heads=model.heads, kv_heads=model.kv_heads, head_dim=model.head_dim)
     return line(Piece(f"{facts.name}{revision}", Role.STRONG), "  ", *muted(size))
 
 

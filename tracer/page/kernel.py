@@ -30,29 +30,27 @@ def call(say: Words, layer: LayerTrace) -> Section:
     others = {name: value for name, value in layer.kernel.arguments.items() if name not in _EXPLAINED}
     if others:
         blocks.append(Prose(muted(say("other_arguments", arguments=_joined(others)))))
-    blocks += _path(say, "scale", layer.scale)
-    blocks += _path(say, "causal", layer.causal)
+    blocks += [*_path(say, "scale", layer.scale), Prose(muted(say("path_legend")))]
+    blocks += _path(say, "causal" if layer.causal.value is not None else "mask", layer.causal)
     return Section("call", "4", line(say("call_heading")), tuple(blocks))
 
 
 def _arguments(say: Words, layer: LayerTrace) -> Table:
-    rows = [
-        Row(
-            (
-                line(Piece(name, Role.CODE)),
-                line(shape(layer.captures[name].axes, layer.captures[name].array.shape)),
-                muted(say(f"argument_{name}")),
-            )
-        )
-        for name in ("q", "k", "v")
-    ]
-    for name in _EXPLAINED:
-        if name in layer.kernel.arguments:
-            value = _value(layer.kernel.arguments[name])
-            rows.append(
-                Row((line(Piece(name, Role.CODE)), line(Piece(value, Role.NUMBER)), muted(say(f"argument_{name}"))))
-            )
-    return Table((Column(), Column(), Column()), tuple(rows))
+    """Return the arguments by name, those that say the same in one row."""
+    captured = ((name, layer.captures[name]) for name in ("q", "k", "v"))
+    values = {name: shape(capture.axes, capture.array.shape) for name, capture in captured}
+    given = layer.kernel.arguments
+    values |= {name: _value(given[name]) for name in _EXPLAINED if name in given}
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name, value in values.items():
+        rows.setdefault((value, say(f"argument_{name}")), []).append(name)
+    return Table(
+        (Column(), Column(), Column()),
+        tuple(
+            Row((line(Piece(", ".join(names), Role.CODE)), line(Piece(value, Role.NUMBER)), muted(meaning)))
+            for (value, meaning), names in rows.items()
+        ),
+    )
 
 
 def _joined(arguments: Mapping[str, object]) -> str:

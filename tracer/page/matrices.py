@@ -41,14 +41,16 @@ def _scores(say: Words, reference: Head, names: tuple[Shown, ...], window: Windo
     scores = reference.scores(window.rows, window.keys)
     visible = reference.visibility.rows(window.rows.start, window.rows.stop, window.keys)
     finite = scores[visible & np.isfinite(scores)]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
-    levels = (scores - low) / (high - low) if high > low else np.zeros_like(scores)
+    top = reference.row_max[window.rows, None]
+    with np.errstate(invalid="ignore"):
+        levels = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
     return Matrix(
         _title("scores", say, say("scores_note")),
         _labels(names, window.rows),
         _labels(names, window.keys),
         _cells(scores, levels, visible, numbers.matrix_decimals(finite)),
         muted(say("masked_legend")),
+        muted(say("parted_legend")),
     )
 
 
@@ -66,7 +68,12 @@ def _weights(say: Words, reference: Head, names: tuple[Shown, ...], window: Wind
         )
         columns = (*columns, Label("", say("elsewhere")))
     return Matrix(
-        _title("weights", say, say("weights_note")), _labels(names, window.rows), columns, cells, muted(legend)
+        _title("weights", say, say("weights_note")),
+        _labels(names, window.rows),
+        columns,
+        cells,
+        muted(legend),
+        muted(say("parted_legend")),
     )
 
 
@@ -118,7 +125,9 @@ def output(
     columns = [Label("", f"d={index}") for index in range(shown)]
     if rest.shape[1]:
         columns.append(Label("", say("rest_rms", count=rest.shape[1])))
-    matrix = Matrix(_title("output", say, say("output_note")), _labels(names, window.rows), tuple(columns), tuple(cells))
+    matrix = Matrix(
+        _title("output", say, say("output_note")), _labels(names, window.rows), tuple(columns), tuple(cells)
+    )
     blocks: list[Block] = [matrix]
     if after:
         blocks.append(_after(say, after))

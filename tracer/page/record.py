@@ -154,10 +154,12 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """The name of a matrix row or column: its position and its token (either may be empty)."""
+    """The name of a matrix row or column: its position and its token (either may be empty). ``short`` is the text where
+    room is short and its beginning would not do, empty where it does."""
 
     position: str
     text: str
+    short: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ def overview(say: Words, layer: LayerTrace, kv_head: int, head: int) -> Section:
 
 
 def _formula(step: Step, layer: LayerTrace) -> str:
-    return f"{layer.kernel.function.rsplit('.', 1)[-1]}(Q, K, V, …)" if step.id == "call" else step.formula
+    return layer.kernel.function.rsplit(".", 1)[-1] if step.id == "call" else step.formula
 
 
 def _shape(step: Step, layer: LayerTrace) -> str:

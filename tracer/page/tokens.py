@@ -11,21 +11,24 @@ from tracer.page.record import Label
 from tracer.page.visible import hexadecimal, token_text
 from tracer.records import Token
 
+_RAISED = "¹²³⁴"  # a character has at most four bytes
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
     """One token: ``text`` is its own text, or what it shares with its neighbours and which part of it this is
-    (``西 1/2``), or its bytes, or its id. ``bytes`` in hexadecimal."""
+    (``西 1/2``, ``short`` ``西¹``), or its bytes, or its id. ``bytes`` in hexadecimal."""
 
     position: int
     id: int
     text: str
     bytes: str
+    short: str = ""
 
     @property
     def label(self) -> Label:
         """The token as the name of a matrix row or column."""
-        return Label(str(self.position), self.text)
+        return Label(str(self.position), self.text, self.short)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,9 @@ def shown(tokens: Sequence[Token]) -> tuple[Shown, ...]:
     for first, last, text in joined(tokens):
         for place in range(first, last + 1):
             token = tokens[place]
-            found.append(Shown(place, token.id, _text(token, text, place - first, last - first + 1), _bytes(token)))
+            part, parts = place - first, last - first + 1
+            short = f"{token_text(text)}{_RAISED[part]}" if text is not None and 1 < parts <= len(_RAISED) else ""
+            found.append(Shown(place, token.id, _text(token, text, part, parts), hexadecimal(token.bytes), short))
     return tuple(found)
 
 
@@ -56,7 +61,3 @@ def _text(token: Token, common: str | None, part: int, parts: int) -> str:
     if common is not None:
         return token_text(common) if parts == 1 else f"{token_text(common)} {part + 1}/{parts}"
     return f"⟨{hexadecimal(token.bytes)}⟩" if token.bytes else f"#{token.id}"
-
-
-def _bytes(token: Token) -> str:
-    return hexadecimal(token.bytes)

@@ -1,7 +1,7 @@
 """Text from outside made visible: nothing in it can move a cursor, colour, reorder or hide what is shown around it.
 
 A token may be an escape sequence, a file name may hold a right-to-left override. Each such character is shown in place
-of being obeyed. Must not know: where text comes from or goes to, markup of any output format.
+of being obeyed, written as Python writes it. Must not know: where text comes from or goes to, markup of any output format.
 """
 
 import unicodedata
@@ -12,7 +12,7 @@ _SPACE = "␣"
 
 
 def visible(text: str) -> str:
-    """Return ``text`` with every character that acts or hides spelt out: ``␛`` for escape, ``\\u202e`` for an override.
+    """Return ``text`` with every character that acts or hides spelt out: ``\\n``, ``\\x1b``, ``\\u202e``.
 
     What is left are characters that print, and the plain space.
     """
@@ -35,11 +35,4 @@ def hexadecimal(data: bytes) -> str:
 def _shown(letter: str) -> str:
     if unicodedata.category(letter) not in _ACTIVE:
         return letter
-    code = ord(letter)
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "␡"
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return letter.encode("unicode_escape").decode("ascii")

@@ -64,7 +64,9 @@ def _dots(walk: _Walk) -> Section:
     say, row = walk.say, walk.row
     width = walk.reference.q.shape[1]
     whole = width <= _READABLE
-    lead = say("walk_dots_whole", dimensions=width) if whole else say("walk_dots_largest", dimensions=width, terms=_TERMS)
+    lead = (
+        say("walk_dots_whole", dimensions=width) if whole else say("walk_dots_largest", dimensions=width, terms=_TERMS)
+    )
     blocks: list[Block] = [Prose(line(lead))]
     if walk.others:
         blocks.append(Prose(line(Piece(_stated(walk), Role.STRONG))))
@@ -142,7 +144,9 @@ def _softmax(walk: _Walk) -> Section:
                 )
             )
         )
-    rows.append(TableRow(((), line(Piece(say("walk_total"), Role.STRONG)), *((),) * 3, _number(row.total), _number(1.0))))
+    rows.append(
+        TableRow(((), line(Piece(say("walk_total"), Role.STRONG)), *((),) * 3, _number(row.total), _number(1.0)))
+    )
     columns = (
         Column(say("column_key"), numeric=True),
         Column(say("column_token")),
@@ -191,9 +195,7 @@ def _sum(walk: _Walk, trace: Trace) -> Section:
     results.append((say("walk_kernel_row"), kernel))
     for name, values in results:
         labels.append(Label("", name))
-        cells.append(
-            (Piece(""), *(Piece(fixed(float(value), WALK_DECIMALS), Role.STRONG) for value in values[:shown]))
-        )
+        cells.append((Piece(""), *(Piece(fixed(float(value), WALK_DECIMALS), Role.STRONG) for value in values[:shown])))
     columns = (Label("", "A"), *(Label("", f"V[{d}]") for d in range(shown)))
     title = line(Piece("O = Σⱼ Aⱼ·Vⱼ", Role.FORMULA), "  ", *muted(say("walk_sum_note", shown=shown, dimensions=width)))
     blocks: list[Block] = [Prose(line(say("walk_sum_lead")))]

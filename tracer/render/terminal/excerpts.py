@@ -54,12 +54,17 @@ def _chunks(text: str, room: int) -> list[tuple[int, int]]:
             used += cell_len(text[end])
             end += 1
         if end < len(text):
-            space = text.rfind(" ", start + room // 2, end)
-            end = space + 1 if space > start else end
+            end = max((place for place in range(start + room // 2, end + 1) if _breaks(text, place)), default=end)
         end = max(end, start + 1)
         pieces.append((start, end))
         start = end
     return pieces
+
+
+def _breaks(text: str, place: int) -> bool:
+    """Return whether a line of code reads well when broken before ``place``."""
+    before, after = text[place - 1], text[place]
+    return before in " (," or (after == "." and before in ")]")
 
 
 def _styled(row: CodeLine, start: int, end: int, screen: Screen) -> Strip:
@@ -110,5 +115,9 @@ def _bracket(size: int, mark: Mark, begins: bool, ends: bool) -> str:
         return "╵"
     inner = size - begins - ends
     label = f" {mark.label} "
-    filled = f"─{label}{'─' * (inner - cell_len(label) - 1)}" if mark.label and begins and inner >= cell_len(label) + 2 else "─" * inner
+    filled = (
+        f"─{label}{'─' * (inner - cell_len(label) - 1)}"
+        if mark.label and begins and inner >= cell_len(label) + 2
+        else "─" * inner
+    )
     return ("╰" if begins else "") + filled + ("╯" if ends else "")

@@ -51,9 +51,8 @@ def matrix(block: Matrix, screen: Screen, columns: int) -> list[Strip]:
             for place in band:
                 parts += _cell(cells[place], grid.widths[place], screen)
             lines.append(tuple(parts))
-    for note in (block.legend, block.parted if left_out else ()):
-        lines += wrapped(strip_of(note, screen), columns) if note else []
-    return lines
+    notes = (*block.legend, *(block.parted if left_out else ()))
+    return lines + (wrapped(strip_of(notes, screen), columns) if notes else [])
 
 
 def _measured(block: Matrix, screen: Screen, columns: int) -> _Grid:
@@ -83,7 +82,7 @@ def _heading(block: Matrix, grid: _Grid, band: range, screen: Screen) -> list[St
     texts: list[Part] = [Part(" " * grid.label_width)]
     for place in band:
         label, size = block.columns[place], grid.widths[place]
-        text = cut(spelt(label.text, screen.encoding), size - 1, spelt("…", screen.encoding))
+        text = cut(spelt(label.short or label.text, screen.encoding), size - 1, spelt("…", screen.encoding))
         look = Role.TOKEN if label.position else Role.LABEL
         numbers += padded((Part(label.position, ROLES[Role.LABEL]),), size, right=True)
         texts += padded((Part(text, ROLES[look]),), size, right=True)
@@ -105,7 +104,9 @@ def beside(block: Beside, screen: Screen, columns: int) -> list[Strip]:
         for index, each in enumerate(block.blocks):
             lines += [(), *matrix(each, screen, columns)] if index else matrix(each, screen, columns)
         return lines
-    return side_by_side([matrix(each, screen, size) for each, size in zip(block.blocks, natural, strict=True)], _BESIDE_GAP)
+    return side_by_side(
+        [matrix(each, screen, size) for each, size in zip(block.blocks, natural, strict=True)], _BESIDE_GAP
+    )
 
 
 def _natural(block: Matrix, screen: Screen, columns: int) -> int:
@@ -148,7 +149,10 @@ def pictures(block: Pictures, screen: Screen, columns: int) -> list[Strip]:
 
 def _picture(item: Picture, screen: Screen, columns: int) -> list[Strip]:
     size = len(item.values[0]) if item.values else 0
-    return [*wrapped(strip_of(item.title, screen), min(max(size, 16), columns)), *(_shaded(row, screen) for row in item.values)]
+    return [
+        *wrapped(strip_of(item.title, screen), min(max(size, 16), columns)),
+        *(_shaded(row, screen) for row in item.values),
+    ]
 
 
 def _shaded(row: tuple[float | None, ...], screen: Screen) -> Strip:

@@ -33,11 +33,16 @@ _WIDEST_PROSE = 100
 
 def render(page: Page, screen: Screen) -> str:
     """Return ``page`` as text, every line at most as wide as the screen, ending with a line end."""
+    return written(lines(page, screen), screen)
+
+
+def lines(page: Page, screen: Screen) -> list[Strip]:
+    """Return ``page`` as lines of styled text."""
     columns = screen.width - 2 * _MARGIN
-    lines: list[Strip] = _title(page, screen, columns)
+    rows: list[Strip] = _title(page, screen, columns)
     for section in page.sections:
-        lines += [(), *_section(section, screen, columns)]
-    return written(((Part(" " * _MARGIN), *row) if row else () for row in lines), screen)
+        rows += [(), *_section(section, screen, columns)]
+    return [(Part(" " * _MARGIN), *row) if row else () for row in rows]
 
 
 def _title(page: Page, screen: Screen, columns: int) -> list[Strip]:
@@ -48,11 +53,11 @@ def _title(page: Page, screen: Screen, columns: int) -> list[Strip]:
 
 
 def _section(section: Section, screen: Screen, columns: int) -> list[Strip]:
-    lines = _rule(section, screen, columns) if section.heading else []
+    rows = _rule(section, screen, columns) if section.heading else []
     for index, block in enumerate(section.blocks):
-        lines += [()] if index else []
-        lines += _block(block, screen, columns)
-    return lines
+        rows += [()] if index else []
+        rows += _block(block, screen, columns)
+    return rows
 
 
 def _rule(section: Section, screen: Screen, columns: int) -> list[Strip]:
@@ -87,12 +92,26 @@ def _block(block: Block, screen: Screen, columns: int) -> list[Strip]:
 
 
 def _verdict(verdict: Verdict, screen: Screen, columns: int) -> list[Strip]:
+    """Return one check. Why its tolerance is what it is goes without saying on a narrow screen, unless it matters."""
     mark = Part(f"{spelt(verdict.mark, screen.encoding)} ", ROLES[verdict.status])
-    lines = wrapped((mark, *strip_of(verdict.claim, screen)), columns, hanging=2)
-    details: list[Part] = []
-    for name, value in verdict.details:
-        details += [Part("   ")] if details else []
-        details += [Part(f"{spelt(name, screen.encoding)} ", ROLES[Role.LABEL]), *strip_of(value, screen)]
-    for strip in (tuple(details), strip_of(verdict.reason, screen)):
-        lines += [(Part("  "), *row) for row in wrapped(strip, min(columns, _WIDEST_PROSE) - 2)] if strip else []
-    return lines
+    rows = wrapped((mark, *strip_of(verdict.claim, screen)), columns, hanging=2)
+    strips = [
+        (Part(f"{spelt(name, screen.encoding)} ", ROLES[Role.LABEL]), *strip_of(value, screen))
+        for name, value in verdict.details
+    ]
+    if verdict.reason and (verdict.status is not Role.PASS or columns > _WIDEST_PROSE):
+        strips.append(strip_of(verdict.reason, screen))
+    for strip in _gathered(strips, columns - 2):
+        rows += [(Part("  "), *row) for row in wrapped(strip, columns - 2, hanging=2)]
+    return rows
+
+
+def _gathered(strips: list[Strip], columns: int) -> list[Strip]:
+    """Return strips with as many on one line as fit."""
+    rows: list[Strip] = []
+    for strip in strips:
+        if rows and width(rows[-1]) + 3 + width(strip) <= columns:
+            rows[-1] = (*rows[-1], Part("   "), *strip)
+        else:
+            rows.append(strip)
+    return rows

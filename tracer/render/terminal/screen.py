@@ -21,6 +21,7 @@ class Screen:
     colours: ColorSystem | None = None
     encoding: str = "utf-8"
     links: bool = False
+    local_links: bool = True  # whether whoever reads it can open files of this machine
 
 
 def screen(width: int, colour: bool, encoding: str, environ: Mapping[str, str]) -> Screen:

@@ -55,6 +55,7 @@ def _parts(piece: Piece, screen: Screen) -> Iterator[Part]:
         yield Part(spelt(text, screen.encoding), look)
         return
     local, upstream = addresses(piece.link)
+    local = local if screen.local_links else None
     yield Part(spelt(text, screen.encoding), look, local or upstream)
     if local and upstream:
         yield Part(spelt(UPSTREAM, screen.encoding), look, upstream)

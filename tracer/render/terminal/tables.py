@@ -21,7 +21,11 @@ def facts(block: Facts, screen: Screen, columns: int) -> list[Strip]:
     names = [strip_of(name, screen) for name, _ in block.rows]
     first = max(map(width, names), default=0) + _GAP
     if first > columns // 3:
-        return [row for name, value in block.rows for row in _stacked_fact(strip_of(name, screen), strip_of(value, screen), columns)]
+        return [
+            row
+            for name, value in block.rows
+            for row in _stacked_fact(strip_of(name, screen), strip_of(value, screen), columns)
+        ]
     rows = []
     for name, (_, value) in zip(names, block.rows, strict=True):
         for index, piece in enumerate(wrapped(strip_of(value, screen), columns - first)):

@@ -1,0 +1,109 @@
+"""What a head attends to, in figures: entropy, and the mean weight on places that mean something.
+
+NumPy only, in blocks of rows. Must not know: traces, wording, thresholds for calling a head this or that.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracer.arrays import Floats
+from tracer.maths.attention import Head
+
+_ROWS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """Means over the query rows that could do otherwise (at least two visible keys). All weights are from 0 to 1.
+
+    entropy: in nats, and ``relative`` divided by the entropy of equal weights. previous, own, first: the weight on the
+    token before, on the query's own place, on token 0. after_earlier: the weight on the tokens that follow an earlier
+    occurrence of the query's own token, over the rows that have one (None where no row has). distances: the weight on
+    the key 0, 1, 2, … places back, the last entry for that far and further. picture: the weights, [n, n], each entry
+    the largest of the rows and keys it stands for; NaN where no key is visible.
+    """
+
+    entropy: float
+    relative: float
+    previous: float
+    own: float
+    first: float
+    after_earlier: float | None
+    repeats: int
+    distances: Floats
+    picture: Floats
+
+
+def pattern(head: Head, ids: Sequence[int], *, distances: int = 12, picture: int = 16) -> Pattern:
+    """Return the figures of one head for the tokens ``ids`` (queries and keys are the same tokens).
+
+    Rows with a single visible key are left out of the means: they have no choice.
+    """
+    tokens = np.asarray(ids)
+    count = len(tokens)
+    followers = _followers(tokens)
+    sums = {name: 0.0 for name in ("previous", "own", "first", "after")}
+    chosen = repeats = 0
+    even = 0.0
+    back = np.zeros(distances)
+    side = min(picture, count)
+    small = np.full((side, side), np.nan)
+    for start in range(0, count, _ROWS):
+        stop = min(start + _ROWS, count)
+        weights = head.weights(slice(start, stop))
+        visible = head.visibility.rows(start, stop)
+        _shrink(small, weights, visible, start, count)
+        for place in range(start, stop):
+            row = weights[place - start]
+            seen = int(visible[place - start].sum())
+            if seen < 2:
+                continue
+            chosen += 1
+            even += float(np.log(seen))
+            sums["own"] += float(row[place])
+            sums["previous"] += float(row[place - 1])
+            sums["first"] += float(row[0])
+            near = row[: place + 1][::-1]
+            back[: min(distances - 1, place + 1)] += near[: distances - 1]
+            back[-1] += float(near[distances - 1 :].sum())
+            if followers[place].size:
+                repeats += 1
+                sums["after"] += float(row[followers[place]].sum())
+    many = max(chosen, 1)
+    entropy = float(np.nansum(head.entropy))  # rows with one visible key add nothing
+    return Pattern(
+        entropy=entropy / many,
+        relative=entropy / even if even > 0 else 0.0,
+        previous=sums["previous"] / many,
+        own=sums["own"] / many,
+        first=sums["first"] / many,
+        after_earlier=sums["after"] / repeats if repeats else None,
+        repeats=repeats,
+        distances=back / many,
+        picture=small,
+    )
+
+
+def _followers(tokens: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Return for each place the places after its token's earlier occurrences, its own place left out."""
+    earlier: dict[int, list[int]] = {}
+    found = []
+    for place, token in enumerate(tokens.tolist()):
+        before = earlier.setdefault(token, [])
+        found.append(np.array([each + 1 for each in before if each + 1 < place], dtype=np.int64))
+        before.append(place)
+    return found
+
+
+def _shrink(small: Floats, weights: Floats, visible: NDArray[np.bool_], start: int, count: int) -> None:
+    """Enter a block of rows into the picture: each entry the largest weight of what it stands for."""
+    side = len(small)
+    columns = np.arange(count) * side // count
+    bounds = np.searchsorted(columns, np.arange(side))
+    shown = np.where(visible, weights, -1.0)
+    for offset, row in enumerate(np.maximum.reduceat(shown, bounds, axis=1)):
+        place = (start + offset) * side // count
+        small[place] = np.fmax(small[place], np.where(row < 0, np.nan, row))

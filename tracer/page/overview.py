@@ -1,0 +1,191 @@
+"""All heads of a layer, or of several, side by side: what each attends to, and which are worth opening.
+
+Must not know: how the figures are measured, layout.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracer.checks.reference import reference
+from tracer.maths.patterns import Pattern, pattern
+from tracer.page import checks, header
+from tracer.page.head import MODEL
+from tracer.page.numbers import fixed
+from tracer.page.record import (
+    Block,
+    Column,
+    Facts,
+    Line,
+    Page,
+    Picture,
+    Pictures,
+    Piece,
+    Prose,
+    Role,
+    Row,
+    Section,
+    Table,
+    line,
+)
+from tracer.page.wording import Words, muted
+from tracer.records import LayerTrace
+
+_WORTH = 0.5  # a head that puts this much of its weight on one kind of place is named for it
+_PICTURES = 4
+_KINDS = ("after_earlier", "previous", "own", "first")
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """One head of one layer and its figures."""
+
+    layer: int
+    head: int
+    kv_head: int
+    pattern: Pattern
+
+
+def measure(layers: Sequence[LayerTrace]) -> tuple[Measured, ...]:
+    """Return the figures of every head of every layer."""
+    return tuple(
+        Measured(layer.request.layer, head, layer.model.kv_head(head), _pattern(layer, head))
+        for layer in layers
+        for head in range(layer.model.heads)
+    )
+
+
+def _pattern(layer: LayerTrace, head: int) -> Pattern:
+    return pattern(reference(layer, head), layer.request.token_ids)
+
+
+def overview_page(layers: Sequence[LayerTrace], language: str) -> Page:
+    """Return the page of all heads of ``layers`` (at least one, all of one prompt) in ``language``."""
+    say = Words(language)
+    found = measure(layers)
+    first = layers[0]
+    numbers = [layer.request.layer for layer in layers]
+    title = (
+        say("title_overview", model=MODEL, layer=numbers[0], heads=first.model.heads)
+        if len(layers) == 1
+        else say("title_layers", model=MODEL, first=numbers[0], last=numbers[-1], heads=len(found))
+    )
+    worth = _worth(found)
+    sections = [header.ran(say, first), _named(say, worth), _heads(say, found, len(layers) > 1), _pictures(say, worth)]
+    warned = checks.warnings(say, first.warnings)
+    sections += [warned] if warned is not None else []
+    sections.append(_next(say, worth))
+    return Page("overview", language, line(Piece(title, Role.STRONG)), (), tuple(sections))
+
+
+# ---------------------------------------------------------------------------------------------- worth opening
+
+
+@dataclass(frozen=True, eq=False)
+class _Worth:
+    """A head worth opening: for what, and how much of its weight that gets."""
+
+    measured: Measured
+    kind: str
+    share: float
+
+
+def _worth(found: tuple[Measured, ...]) -> tuple[_Worth, ...]:
+    """Return the strongest head of each kind, or where none is strong the two with the least and the most entropy."""
+    named: list[_Worth] = []
+    for kind in _KINDS:
+        best = max(found, key=lambda each: _share(each, kind))
+        share = _share(best, kind)
+        if share >= _WORTH and all(other.measured is not best for other in named):
+            named.append(_Worth(best, kind, share))
+    if not named:
+        sharpest = min(found, key=lambda each: each.pattern.relative)
+        named.append(_Worth(sharpest, "sharpest", sharpest.pattern.relative))
+    return tuple(named[:_PICTURES])
+
+
+def _share(each: Measured, kind: str) -> float:
+    value = getattr(each.pattern, kind)
+    return float(value) if value is not None else 0.0
+
+
+def _named(say: Words, worth: tuple[_Worth, ...]) -> Section:
+    rows = tuple(
+        (
+            line(Piece(_name(say, each.measured), Role.STRONG)),
+            line(say(f"worth_{each.kind}", share=fixed(each.share, 2), repeats=each.measured.pattern.repeats)),
+        )
+        for each in worth
+    )
+    return Section("worth", "", line(say("worth_heading")), (Facts(rows),))
+
+
+def _name(say: Words, each: Measured) -> str:
+    return say("layer_head", layer=each.layer, head=each.head)
+
+
+# ------------------------------------------------------------------------------------------------- all heads
+
+
+def _heads(say: Words, found: tuple[Measured, ...], several: bool) -> Section:
+    columns = (
+        *((Column(say("column_layer"), numeric=True),) if several else ()),
+        Column(say("column_head"), numeric=True),
+        Column(say("column_kv"), numeric=True, spare=1),
+        Column(say("column_entropy"), numeric=True),
+        Column(say("column_previous"), numeric=True),
+        Column(say("column_own"), numeric=True),
+        Column(say("column_first"), numeric=True),
+        Column(say("column_after_earlier"), numeric=True),
+        Column(say("column_distances")),
+    )
+    rows = tuple(_row(each, several) for each in found)
+    back = len(found[0].pattern.distances) - 1
+    legend = say("overview_legend", back=back)
+    blocks: tuple[Block, ...] = (Table(columns, rows), Prose(muted(legend)))
+    return Section("heads", "", line(say("heads_heading")), blocks)
+
+
+def _row(each: Measured, several: bool) -> Row:
+    figures = each.pattern
+    return Row(
+        (
+            *((muted(str(each.layer)),) if several else ()),
+            line(Piece(str(each.head), Role.STRONG)),
+            muted(str(each.kv_head)),
+            line(Piece(fixed(figures.entropy, 2), Role.NUMBER)),
+            _weight(figures.previous),
+            _weight(figures.own),
+            _weight(figures.first),
+            _weight(figures.after_earlier),
+            line(Piece("", Role.TOKEN, spark=tuple(np.clip(figures.distances, 0, 1).tolist()))),
+        )
+    )
+
+
+def _weight(value: float | None) -> Line:
+    if value is None:
+        return muted("–")
+    return line(Piece(fixed(value, 2), Role.NUMBER, level=value))
+
+
+def _pictures(say: Words, worth: tuple[_Worth, ...]) -> Section:
+    items = tuple(
+        Picture(
+            line(Piece(_name(say, each.measured), Role.STRONG)),
+            tuple(
+                tuple(None if np.isnan(value) else float(value) for value in row)
+                for row in each.measured.pattern.picture
+            ),
+        )
+        for each in worth
+    )
+    return Section("pictures", "", line(say("pictures_heading")), (Pictures(items, muted(say("pictures_legend"))),))
+
+
+def _next(say: Words, worth: tuple[_Worth, ...]) -> Section:
+    best = worth[0].measured
+    option = f"--layer {best.layer} --head {best.head}"
+    rows = ((line(Piece(option, Role.CODE)), line(say("next_open"))),)
+    return Section("next", "", line(say("next_heading")), (Facts(rows),))
