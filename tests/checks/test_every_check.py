@@ -353,8 +353,10 @@ def captured_weights(change: Callable[[np.ndarray], None]) -> Callable[[LayerTra
         causal = np.tril(np.ones((tokens, tokens), dtype=np.float32))
         weights = np.repeat((causal / causal.sum(1, keepdims=True))[None], heads, 0)
         change(weights)
-        capture = Capture("weights", "A", ("H", "Tq", "Tk"), Array("F32", weights), trace.kernel.site, "")
-        return replace(trace, captures={**trace.captures, "weights": capture})
+        capture = Capture(
+            "kernel_weights", "A", ("B", "H", "Tq", "Tk"), Array("F32", weights[None]), trace.kernel.site, ""
+        )
+        return replace(trace, captures={**trace.captures, "kernel_weights": capture})
 
     return add
 

@@ -12,7 +12,12 @@ from tracer.errors import InputError, Unsupported
 from tracer.kernels.cpu_flash import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
 
 # The largest difference of an output and of a logsumexp, in each dtype, for inputs of about 1.
-CLOSE = {torch.float32: (5e-6, 5e-6), torch.bfloat16: (3e-2, 1e-4), torch.float16: (4e-3, 1e-4)}
+CLOSE = {
+    torch.float64: (1e-12, 1e-12),
+    torch.float32: (5e-6, 5e-6),
+    torch.bfloat16: (3e-2, 1e-4),
+    torch.float16: (4e-3, 1e-4),
+}
 
 
 def allowed_pairs(tq: int, tk: int, causal: bool, window: tuple[int, int]) -> Tensor:
@@ -43,7 +48,7 @@ def starts(lengths: list[int]) -> Tensor:
 
 
 @pytest.mark.parametrize("dtype", CLOSE, ids=str)
-@pytest.mark.parametrize("heads", [(4, 4), (4, 2), (6, 1)], ids=str)
+@pytest.mark.parametrize("heads", [(4, 2), (6, 1)], ids=str)
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("window", [(-1, -1), (3, -1), (3, 2), (0, 0), (500, 500)], ids=str)
 @pytest.mark.parametrize(
@@ -76,7 +81,7 @@ def test_it_agrees_with_plain_products(
     )
     assert never is None
     assert (out.dtype, out.shape, out.is_contiguous()) == (dtype, q.shape, True)
-    assert (lse.dtype, lse.shape) == (torch.float32, (heads[0], q.shape[0]))
+    assert (lse.dtype, lse.shape) == (max(dtype, torch.float32, key=lambda d: d.itemsize), (heads[0], q.shape[0]))
     a = c = 0
     for tq, tk in zip(queries, keys, strict=True):
         allowed = allowed_pairs(tq, tk, causal, window)
@@ -236,7 +241,7 @@ def test_what_it_cannot_do_is_refused_by_name(arguments: dict[str, object], name
         ({"max_seqlen_q": 3}, "a sequence of 4 tokens, but the call says that none is longer than 3"),
         ({"cu_seqlens_k": torch.tensor([0, 2, 4])}, "cu_seqlens_q describes 1 sequences and cu_seqlens_k 2"),
         ({"k": torch.zeros(4, 3, 8), "v": torch.zeros(4, 3, 8)}, "the key heads divide"),
-        ({"v": torch.zeros(4, 2, 8).double()}, "Found float32, float32, float64"),
+        ({"v": torch.zeros(4, 2, 8).half()}, "Found float32, float32, float16"),
     ],
 )
 def test_calls_that_flash_attn_would_answer_wrongly_are_errors(change: dict[str, object], error: str) -> None:

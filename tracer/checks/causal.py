@@ -22,7 +22,7 @@ def flag(subject: Subject) -> Check:
     return outcome(
         "causal.flag",
         status,
-        measured=say("causal_flag_measured", value=str(told)),
+        measured=say("causal_flag_absent") if told is None else say("causal_flag_measured", value=str(told)),
         expected=say("causal_flag_expected"),
         tolerance=say("none"),
         reason=reason,

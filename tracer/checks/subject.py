@@ -57,9 +57,9 @@ class Subject:
 
     @cached_property
     def weights(self) -> Array | None:
-        """The weights that the kernel itself computed, [Tq, Tk], where they were captured ([H, Tq, Tk])."""
-        capture = self.trace.captures.get("weights")
-        return None if capture is None else capture.array[self.index]
+        """The weights that the kernel itself computed, [Tq, Tk], where they were captured ([B = 1, H, Tq, Tk])."""
+        capture = self.trace.captures.get("kernel_weights")
+        return None if capture is None else capture.array[0, self.index]
 
     @cached_property
     def eager(self) -> Floats | None:

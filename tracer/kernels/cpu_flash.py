@@ -19,7 +19,7 @@ from tracer.errors import InputError, Unsupported
 
 # Rows of queries for which a mask exists at one time: bounds the mask's memory at _ROWS · Tk · 4 bytes.
 _ROWS = 256
-_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 Result = Tensor | tuple[Tensor, Tensor, None]
 
@@ -46,7 +46,8 @@ def flash_attn_varlen_func(
 
     q [total_q, H, D]; k, v [total_k, K, D], or [blocks, page, K, D] with ``block_table`` [sequences, blocks each];
     cu_seqlens_*: where each sequence starts, and the total. With ``return_attn_probs`` the result is
-    (out, lse [H, total_q] fp32, None): the third, flash-attn's S_dmask, is for its own tests and is never made.
+    (out, lse [H, total_q], None): lse is fp32 (float64 for float64 q), and the third, flash-attn's S_dmask, is for its
+    own tests and is never made.
     ``deterministic`` concerns the backward pass only. Raises Unsupported for dropout, softcap and ALiBi.
     """
     _refuse(dropout_p=dropout_p, softcap=softcap, alibi_slopes=alibi_slopes)
@@ -57,7 +58,7 @@ def flash_attn_varlen_func(
         raise InputError("kernels.sequences", queries=len(starts_q) - 1, keys=len(starts_k) - 1)
     bounds = _Bounds.of(causal, window_size)
     out = q.new_zeros(q.shape)
-    lse = q.new_full((q.shape[1], q.shape[0]), -torch.inf, dtype=torch.float32)
+    lse = _no_sums(q)
     for n, ((a, b), (c, d)) in enumerate(zip(pairwise(starts_q), pairwise(starts_k), strict=True)):
         if block_table is None:
             keys, values = k[c:d], v[c:d]
@@ -174,7 +175,7 @@ def _one_sequence(q: Tensor, k: Tensor, v: Tensor, scale: float, bounds: _Bounds
     if bounds.left is None and bounds.right == 0 and tq == tk and tq > 0:
         return _kernel(q, k, v, scale, causal=True)  # the one masked case that the kernel does without a mask
     out = q.new_zeros(q.shape)
-    lse = q.new_full((q.shape[1], tq), -torch.inf, dtype=torch.float32)
+    lse = _no_sums(q)
     for rows, keys, allowed in _blocks(tq, tk, bounds):
         block, sums = _kernel(q[rows], k[keys], v[keys], scale, allowed=None if bool(allowed.all()) else allowed)
         empty = ~allowed.any(dim=1)
@@ -207,12 +208,19 @@ def _kernel(
 ) -> tuple[Tensor, Tensor]:
     mask = None
     if allowed is not None:
-        mask = torch.zeros(allowed.shape, dtype=torch.float32).masked_fill(~allowed, -torch.inf)[None, None]
+        # In q's own dtype: torch takes a float32 mask for float64 queries too, and then reads it wrongly.
+        mask = torch.zeros(allowed.shape, dtype=q.dtype).masked_fill(~allowed, -torch.inf)[None, None]
     heads_first = (x.transpose(0, 1)[None] for x in (q, k, v))
     out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
         *heads_first, 0.0, causal, attn_mask=mask, scale=scale
     )
     return out[0].transpose(0, 1).contiguous(), lse[0].contiguous()
+
+
+def _no_sums(q: Tensor) -> Tensor:
+    """Return -inf for every head and query, [H, Tq], in the dtype in which the kernel sums."""
+    dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
+    return q.new_full((q.shape[1], q.shape[0]), -torch.inf, dtype=dtype)
 
 
 def _scale(q: Tensor, softmax_scale: float | None) -> float:
