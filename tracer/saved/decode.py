@@ -6,7 +6,6 @@ that nothing after this need doubt a saved trace more than a fresh one. Must not
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 
 from tracer.arrays import Array
@@ -25,6 +24,7 @@ from tracer.records import (
     Span,
     Token,
 )
+from tracer.saved.here import file_here
 from tracer.saved.names import EAGER, KERNEL_LSE, KERNEL_OUTPUT
 from tracer.saved.nodes import Node
 from tracer.saved.shapes import check_bounds, check_shapes
@@ -85,17 +85,18 @@ def _site(node: Node) -> Site:
     link = fields["permalink"].optional(lambda found: found.text(_LINK))
     if (link is None) != (kind == "none"):
         raise fields["permalink"].wrong("saved.expected_link")
+    project, path, sha256 = fields["project"].text(), fields["path"].text(_PATH), fields["sha256"].text(_SHA256)
     return Site(
-        project=fields["project"].text(),
+        project=project,
         version=fields["version"].text(),
-        path=fields["path"].text(_PATH),
+        path=path,
         span=_span(fields["span"]),
         scope=fields["scope"].text(),
         code=fields["code"].code(),
-        sha256=fields["sha256"].text(_SHA256),
+        sha256=sha256,
         permalink=link,
         link_kind=kind,
-        file=Path(fields["path"].text()),  # no file of this machine: the name a reader knows it by
+        file=file_here(project, path, sha256),
     )
 
 
