@@ -10,7 +10,6 @@ import pytest
 
 from tests.invented_trace import invented
 from tracer import pipeline
-from tracer.cli import answers
 from tracer.errors import InputError
 from tracer.records import Status
 from tracer.result import Trace as Traced
@@ -165,11 +164,10 @@ def test_the_collector_works_again_once_the_layer_runs(
 
 def test_progress_tells_the_layers_on_request(trace: Trace, calls: Calls) -> None:
     assert trace("qwen3", "--verbose").err == (
-        "Loading the model's code and the checkpoint ...\nRunning layer 0 of 0 to 0 ...\n"
+        "Loading the model's code and the checkpoint ...\nRunning layer 0 (up to layer 0) ...\n"
     )
 
 
 def test_the_place_of_a_hostile_file_name_is_told_harmlessly(trace: Trace, calls: Calls, tmp_path: Path) -> None:
     ended = trace("qwen3", "-o", str(tmp_path / "\x1b[31mpage"))
     assert ended.err == f"Wrote {tmp_path}/\\x1b[31mpage.\n"
-    assert answers.__doc__

@@ -38,6 +38,9 @@ def complete(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], l
         ("trace qwen3 --dtype b", ["bfloat16"]),
         ("trace nonsense --", ["--lang", "--help", "--version", "--show-completion"]),
         ("trace qwen3 --layer ", []),
+        ("trace v", ["vendor"]),
+        ("trace vendor s", ["sync", "status"]),
+        ("trace vendor sync nano", ["nano-vllm"]),
     ],
 )
 def test_what_is_offered(complete: Callable[[str], list[str]], line: str, expected: list[str]) -> None:

@@ -143,7 +143,7 @@ def test_no_encoding_makes_the_output_crash(encoding: str, monkeypatch: pytest.M
     streams.say("≤ … √")
     assert "scale" in written(out)
     if encoding == "ascii":
-        assert written(out).endswith("S = QK?.scale -> ?? ?\n")
+        assert written(out).endswith("S = QK^T.scale -> \\u4e2d\\u6587 \\udcff\n")
         assert written(err).endswith("<= ... sqrt\n")
 
 

@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.invented_trace import invented
+from tracer.result import look_at
+from tracer.saved.write import save
+
 HEAVY = ("torch", "transformers", "safetensors", "tokenizers", "numpy", "libcst", "pydantic", "typer", "rich.console",
          "rich.markdown", "pygments", "markdown_it", "importlib.metadata", "asyncio")  # fmt: skip
 
@@ -40,6 +44,18 @@ def test_versions_load_no_library() -> None:
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True)
     assert ended.stdout.splitlines()[-1] == "False"
     assert "\ntorch 2." in ended.stdout
+
+
+def test_a_saved_trace_is_shown_without_torch(tmp_path: Path) -> None:
+    save(look_at(invented(), 0), tmp_path / "saved.safetensors")
+    code = (
+        "import sys; from tracer.cli.main import run; "
+        f"code = run(['show', {str(tmp_path / 'saved.safetensors')!r}, '--query', '2']); "
+        "print(code, [name for name in ('torch', 'transformers', 'libcst', 'tokenizers') if name in sys.modules])"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True)
+    assert ended.stdout.splitlines()[-1].endswith(" []")
+    assert len(ended.stdout.splitlines()) > 20
 
 
 def test_a_reader_who_leaves_early_sees_no_complaint() -> None:

@@ -95,6 +95,19 @@ MISTAKES = {
         "Any Qwen3 checkpoint can be traced with: trace qwen3 --checkpoint DIR_OR_HUB_ID",
         "任何 Qwen3 检查点都可以这样查看：trace qwen3 --checkpoint 文件夹或hub的id",
     ),
+    "option without its dashes": (["help"], "Did you mean trace --help?", "你是不是想输入 trace --help？"),
+    "misspelt command": (["sohw", "x"], "Did you mean show?", "你是不是想输入 show？"),
+    "misspelt command of a command": (
+        ["vendor", "snyc"],
+        "There is no command snyc. Commands: sync, status. Did you mean sync?",
+        "没有 snyc 这个命令。可用的命令：sync, status。你是不是想输入 sync？",
+    ),
+    "missing argument": (["show"], "FILE is missing. See trace show --help.", "缺少 FILE。请看 trace show --help。"),
+    "window of nothing": (
+        ["qwen3", "--window", "0"],
+        "--window takes a whole number from 1; found 0.",
+        "--window 需要一个不小于 1 的整数，实际是 0。",
+    ),
     "checkpoint for a model": (
         ["Qwen/Qwen3-0.6B"],
         "Write: trace qwen3 --checkpoint Qwen/Qwen3-0.6B",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tracer import files
 from tracer.cli import collector, streams
-from tracer.cli.inert import inert
+from tracer.cli.inert import sentence
 from tracer.cli.options import RunOptions, ShowOptions
 from tracer.errors import InputError
 from tracer.texts import message
@@ -110,4 +110,4 @@ def deliver(answer: str | bytes, output: Path | None, language: str) -> None:
 
 
 def _tell_written(place: Path, language: str) -> None:
-    streams.say(message("cli.written", path=inert(str(place))).text(language))
+    streams.say(sentence(message("cli.written", path=place), language))

@@ -41,7 +41,7 @@ class Root(Group):
             return word, run.COMMAND, args[1:]
         if word in self.commands or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        raise _unknown(word, list(self.commands))
+        raise _unknown(word, list(self.commands), [name for option in self.params for name in option.opts])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         """Return the models, commands and options that begin with ``incomplete``."""
@@ -50,8 +50,11 @@ class Root(Group):
         return [*models, *super().shell_complete(ctx, incomplete)]
 
 
-def _unknown(word: str, commands: list[str]) -> InputError:
+def _unknown(word: str, commands: list[str], options: list[str]) -> InputError:
     model = words.MODELS[0]
+    otherwise = message("cli.other_checkpoints", model=model)
+    if f"--{word}" in options:  # ``trace help``, as some tools have it
+        otherwise = message("cli.did_you_mean", words=f"{NAME} --{word}")
     if "/" in word or "\\" in word:
         return InputError("cli.place_for_model", word=word, model=model)
     return InputError(
@@ -59,7 +62,7 @@ def _unknown(word: str, commands: list[str]) -> InputError:
         word=word,
         models=", ".join(words.MODELS),
         commands=", ".join(commands),
-        hint=words.hint(word, [*words.MODELS, *commands], message("cli.other_checkpoints", model=model)),
+        hint=words.hint(word, [*words.MODELS, *commands], otherwise),
     )
 
 

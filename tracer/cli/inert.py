@@ -1,40 +1,32 @@
-"""Text from outside made harmless to a terminal: nothing in it can move the cursor, change colours or reorder letters.
+"""Sentences with values from outside made harmless to a terminal: nothing in them can move the cursor, change colours,
+reorder letters or begin a line of its own.
 
-Must not know: where the text comes from or goes to.
+Must not know: where values come from or sentences go to.
 """
 
-import unicodedata
 from pathlib import PurePath
 
+from tracer.page.visible import visible
 from tracer.texts import Message, message
 
 LONGEST = 200
-# Control, format (bidirectional marks, zero-width ones), lone surrogates, line and paragraph separators.
-_ACTIVE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
-def inert(text: str, keep: str = "") -> str:
-    """Return ``text`` with every active character but those in ``keep`` spelt out, as in ``\\x1b``."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        letter if letter in keep or unicodedata.category(letter) not in _ACTIVE else _spelt(letter) for letter in text
-    )
+def sentence(source: Message, language: str) -> str:
+    """Return the text of ``source`` with its values visible and of a readable length; only its own line ends stay."""
+    text = _inert(source).text(language)
+    return "\n".join(visible(line) for line in text.split("\n"))
 
 
-def inert_message(source: Message) -> Message:
-    """Return ``source`` with its text values inert and of a readable length; numbers stay numbers."""
-    return message(source.id, **{name: _inert_value(value) for name, value in source.values.items()})
+def _inert(source: Message) -> Message:
+    return message(source.id, **{name: _value(value) for name, value in source.values.items()})
 
 
-def _inert_value(value: object) -> object:
+def _value(value: object) -> object:
+    """Texts made visible and short; numbers stay numbers, for the text that rounds them."""
     if isinstance(value, Message):
-        return inert_message(value)
+        return _inert(value)
     if isinstance(value, str | PurePath):
-        text = inert(str(value))
+        text = visible(str(value))
         return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
     return value
-
-
-def _spelt(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii")

@@ -19,7 +19,9 @@ DEBUG_VARIABLE = "TRACER_DEBUG"
 def main() -> NoReturn:
     """Run the command line of this process and exit with its code."""
     collector.hold()
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    collector.leave()
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -12,24 +12,22 @@ import sys
 from typing import TextIO
 
 import click
+from rich.cells import chop_cells
 
-from tracer.cli.inert import inert, inert_message
+from tracer.cli.inert import sentence
 from tracer.errors import InputError
 from tracer.files import reason
+from tracer.render.terminal.spelling import spelt
 from tracer.texts import Message, message
 
 DEFAULT_WIDTH = 80
 _ERASE_LINE = "\r\x1b[2K"
 _SHOW_CURSOR = "\x1b[?25h"
 _PLAIN = "tracer.plain"
-_SPELLINGS = {
-    "→": "->", "←": "<-", "…": "...", "·": ".", "×": "x", "≤": "<=", "≥": ">=", "≠": "!=", "−": "-", "–": "-",
-    "—": "-", "“": '"', "”": '"', "‘": "'", "’": "'", "√": "sqrt", "∞": "inf", "±": "+-", "✓": "ok", "✗": "x",
-}  # fmt: skip
 
 
 def prepare() -> None:
-    """Let both streams write any text: what their encoding lacks is spelt with ASCII signs, or becomes ``?``."""
+    """Let both streams write any text: what their encoding lacks is spelt in ASCII."""
     codecs.register_error(_PLAIN, _spell)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -39,7 +37,7 @@ def prepare() -> None:
 def _spell(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    return "".join(_SPELLINGS.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
+    return spelt(error.object[error.start : error.end], "ascii"), error.end
 
 
 def encoding() -> str:
@@ -91,7 +89,7 @@ def answer(text: str | bytes) -> None:
 def complain(trouble: Message, language: str) -> None:
     """Say on standard error what went wrong. Nothing in the values of ``trouble`` acts on the terminal."""
     heading = click.style(message("cli.error").text(language), fg="red", bold=True)
-    say(f"{heading}{inert(inert_message(trouble).text(language), keep=chr(10))}")
+    say(f"{heading}{sentence(trouble, language)}")
 
 
 def say(text: str) -> None:
@@ -129,11 +127,11 @@ class Progress:
 
     def __call__(self, step: Message) -> None:
         """Show ``step`` as what is being done now."""
-        text = inert(inert_message(step).text(self._language))
+        text = sentence(step, self._language)
         if self._verbose:
             say(text)
         elif self._rewrites:
-            self._write(_ERASE_LINE + text[: width(sys.stderr) // 2])
+            self._write(_ERASE_LINE + chop_cells(text, width(sys.stderr) - 1)[0])
 
     def done(self) -> None:
         """Leave a clean line behind."""

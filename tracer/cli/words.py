@@ -29,12 +29,16 @@ def nearest(word: str, known: Iterable[str]) -> list[str]:
     """Return the known words that ``word`` may be a misspelling of, the likeliest first; often none."""
     from difflib import get_close_matches  # only a mistake needs it
 
-    choices = list(known)
-    lowered = word.lower()
-    if ALSO_KNOWN_AS.get(lowered) in choices:
-        return [ALSO_KNOWN_AS[lowered]]
-    by_lower = {choice.lower(): choice for choice in choices}
-    return [by_lower[match] for match in get_close_matches(lowered[:64], by_lower, n=3, cutoff=0.6)]
+    choices = {_bare(choice): choice for choice in known}
+    other_name = ALSO_KNOWN_AS.get(_bare(word))
+    if other_name in choices:
+        return [choices[other_name]]
+    return [choices[match] for match in get_close_matches(_bare(word)[:64], choices, n=3, cutoff=0.6)]
+
+
+def _bare(word: str) -> str:
+    """Without dashes before it, which would make any two options look alike."""
+    return word.lstrip("-").lower()
 
 
 def hint(word: str, known: Iterable[str], otherwise: Message) -> Message:
