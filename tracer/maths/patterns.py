@@ -45,7 +45,7 @@ def pattern(head: Head, ids: Sequence[int], *, distances: int = 12, picture: int
     tokens = np.asarray(ids)
     count = len(tokens)
     followers = _followers(tokens)
-    sums = {name: 0.0 for name in ("previous", "own", "first", "after")}
+    sums = dict.fromkeys(("previous", "own", "first", "after"), 0.0)
     chosen = repeats = 0
     even = 0.0
     back = np.zeros(distances)

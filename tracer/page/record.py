@@ -224,7 +224,7 @@ Block = Prose | Facts | Table | Excerpt | Matrix | Beside | Pictures | Verdicts
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the page. ``id`` is stable across languages; ``number`` names the steps it covers ("1–3"), or is empty."""
+    """A part of the page. ``id`` is stable across languages; ``number`` names the steps it covers ("1–3")."""
 
     id: str
     number: str

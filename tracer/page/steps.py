@@ -141,11 +141,10 @@ def _tensor(capture: Capture) -> Row:
     values = capture.array.float64()
     rms = float(np.sqrt(np.mean(np.square(values)))) if values.size else 0.0
     extent = f"{numbers.fixed(float(values.min()), 2)} … {numbers.fixed(float(values.max()), 2)}" if values.size else ""
-    formula = capture.formula if capture.formula != capture.symbol else ""
     return Row(
         (
             line(Piece(capture.name, Role.CODE)),
-            line(Piece(formula, Role.FORMULA)),
+            line(Piece(capture.formula, Role.FORMULA)),
             line(shape(capture.axes, capture.array.shape)),
             line(Piece(numbers.significant(rms), Role.NUMBER)),
             line(Piece(extent, Role.NUMBER)),

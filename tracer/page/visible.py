@@ -1,7 +1,7 @@
 """Text from outside made visible: nothing in it can move a cursor, colour, reorder or hide what is shown around it.
 
 A token may be an escape sequence, a file name may hold a right-to-left override. Each such character is shown in place
-of being obeyed, written as Python writes it. Must not know: where text comes from or goes to, markup of any output format.
+of being obeyed, written as Python writes it. Must not know: where text comes from or goes to, any output's markup.
 """
 
 import unicodedata

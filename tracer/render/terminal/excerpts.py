@@ -35,11 +35,14 @@ def _code(row: CodeLine, digits: int, room: int, screen: Screen) -> list[Strip]:
         return [(_gutter(spelt(row.text, screen.encoding), digits, screen),)]
     lines: list[Strip] = []
     lanes = _lanes(row.marks)
-    for number, (start, end) in enumerate(_chunks(row.text, room)):
+    chunks = _chunks(row.text, room)
+    labelled = {mark: _roomiest(mark, chunks) for mark in row.marks if mark.label}
+    for number, (start, end) in enumerate(chunks):
         gutter = _gutter(str(row.number) if number == 0 else "", digits, screen)
         lines.append((gutter, *_styled(row, start, end, screen)))
+        here = {mark for mark, chunk in labelled.items() if chunk == (start, end)}
         for lane in lanes:
-            drawn = _lane(row.text, lane, start, end, room)
+            drawn = _lane(row.text, lane, start, end, here)
             if drawn.strip():
                 lines.append((_gutter("", digits, screen), Part(spelt(drawn, screen.encoding), ROLES[Role.FORMULA])))
     return lines or [(_gutter(str(row.number), digits, screen),)]
@@ -94,30 +97,33 @@ def _lanes(marks: tuple[Mark, ...]) -> list[list[Mark]]:
     return lanes
 
 
-def _lane(text: str, lane: list[Mark], start: int, end: int, room: int) -> str:
-    """Return one line of marks under the code from ``start`` to ``end``."""
+def _roomiest(mark: Mark, chunks: list[tuple[int, int]]) -> tuple[int, int]:
+    """Return the piece of a folded line that holds most of a mark: its label stands there."""
+    return max(chunks, key=lambda chunk: min(mark.end, chunk[1]) - max(mark.start, chunk[0]))
+
+
+def _lane(text: str, lane: list[Mark], start: int, end: int, labelled: set[Mark]) -> str:
+    """Return one line of marks under the code from ``start`` to ``end``, with the labels of those in ``labelled``."""
     drawn = ""
     for mark in sorted(lane, key=lambda mark: mark.start):
         a, b = max(mark.start, start), min(mark.end, end)
         if a >= b:
             continue
-        offset = cell_len(text[start:a])
-        bracket = _bracket(cell_len(text[a:b].rstrip() or " "), mark, a == mark.start, b == mark.end)
-        drawn += " " * (offset - cell_len(drawn)) + bracket
-        if mark.label and mark.label not in drawn and a == mark.start:
-            after = f"{drawn} {mark.label}"
-            drawn = after if cell_len(after) <= room and len(lane) == 1 else drawn
+        drawn += " " * (cell_len(text[start:a]) - cell_len(drawn))
+        size = cell_len(text[a:b].rstrip() or " ")
+        drawn += _bracket(size, mark.label if mark in labelled else "", a == mark.start, b == mark.end)
     return drawn
 
 
-def _bracket(size: int, mark: Mark, begins: bool, ends: bool) -> str:
+def _bracket(size: int, label: str, begins: bool, ends: bool) -> str:
+    """Return a bracket of ``size`` columns; a label that does not fit into it is cut to its number or left out."""
     if size == 1:
         return "╵"
     inner = size - begins - ends
-    label = f" {mark.label} "
-    filled = (
-        f"─{label}{'─' * (inner - cell_len(label) - 1)}"
-        if mark.label and begins and inner >= cell_len(label) + 2
-        else "─" * inner
-    )
-    return ("╰" if begins else "") + filled + ("╯" if ends else "")
+    for shown in (f" {label} ", f" {label.partition(' ')[0]} "):
+        if label and inner >= cell_len(shown) + 1:
+            line = f"─{shown}{'─' * (inner - cell_len(shown) - 1)}"
+            break
+    else:
+        line = "─" * inner
+    return ("╰" if begins else "") + line + ("╯" if ends else "")

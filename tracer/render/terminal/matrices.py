@@ -27,9 +27,9 @@ class _Grid:
     widths: tuple[int, ...]
 
 
-def matrix(block: Matrix, screen: Screen, columns: int) -> list[Strip]:
-    """Return a matrix under its title, with its legend."""
-    grid = _measured(block, screen, columns)
+def matrix(block: Matrix, screen: Screen, columns: int, compact: bool = False) -> list[Strip]:
+    """Return a matrix under its title, with its legend. ``compact``: rows are named by their position alone."""
+    grid = _measured(block, screen, columns, compact)
     lines = wrapped(strip_of(block.title, screen), columns)
     bands, begin = [], 0
     while begin < len(grid.widths):
@@ -55,8 +55,8 @@ def matrix(block: Matrix, screen: Screen, columns: int) -> list[Strip]:
     return lines + (wrapped(strip_of(notes, screen), columns) if notes else [])
 
 
-def _measured(block: Matrix, screen: Screen, columns: int) -> _Grid:
-    longest = _SHORT_LABEL if columns < 60 else _LONGEST_LABEL
+def _measured(block: Matrix, screen: Screen, columns: int, compact: bool) -> _Grid:
+    longest = 0 if compact else _SHORT_LABEL if columns < 60 else _LONGEST_LABEL
     digits = max((len(label.position) for label in block.rows), default=0)
     labels = tuple(_row_label(label, digits, longest, screen) for label in block.rows)
     widths = []
@@ -70,7 +70,7 @@ def _measured(block: Matrix, screen: Screen, columns: int) -> _Grid:
 
 
 def _row_label(label: Label, digits: int, longest: int, screen: Screen) -> Strip:
-    text = cut(spelt(label.text, screen.encoding), longest, spelt("…", screen.encoding))
+    text = cut(spelt(label.text, screen.encoding), longest, spelt("…", screen.encoding)) if longest else ""
     number = f"{label.position:>{digits}} " if digits else ""
     look = Role.TOKEN if label.position else Role.STRONG
     return (Part(number, ROLES[Role.LABEL]), Part(text, ROLES[look]), Part(" "))
@@ -98,19 +98,21 @@ def _cell(piece: Piece, size: int, screen: Screen) -> Strip:
 
 def beside(block: Beside, screen: Screen, columns: int) -> list[Strip]:
     """Return matrices side by side where all fit whole, else below each other."""
-    natural = [_natural(each, screen, columns) for each in block.blocks]
+    natural = [_natural(each, screen, columns, compact=index > 0) for index, each in enumerate(block.blocks)]
     if sum(natural) + _BESIDE_GAP * (len(natural) - 1) > columns:
         lines: list[Strip] = []
         for index, each in enumerate(block.blocks):
             lines += [(), *matrix(each, screen, columns)] if index else matrix(each, screen, columns)
         return lines
-    return side_by_side(
-        [matrix(each, screen, size) for each, size in zip(block.blocks, natural, strict=True)], _BESIDE_GAP
-    )
+    stacks = [
+        matrix(each, screen, size, compact=index > 0)
+        for index, (each, size) in enumerate(zip(block.blocks, natural, strict=True))
+    ]
+    return side_by_side(stacks, _BESIDE_GAP)
 
 
-def _natural(block: Matrix, screen: Screen, columns: int) -> int:
-    grid = _measured(block, screen, columns)
+def _natural(block: Matrix, screen: Screen, columns: int, compact: bool) -> int:
+    grid = _measured(block, screen, columns, compact)
     return max(grid.label_width + sum(grid.widths), min(width(strip_of(block.title, screen)), columns))
 
 

@@ -17,6 +17,7 @@ from tracer.render.terminal.spelling import spelt
 # Marks that must not begin a line, and marks that must not end one.
 _CLOSING = "，。、；：？！）》」』”’…,.;:?!)]}│"
 _OPENING = "（《「『“‘([{"
+PLAIN = Style()
 _BLOCKS = "▁▂▃▄▅▆▇█"
 UPSTREAM = "↗"
 
@@ -26,7 +27,7 @@ class Part:
     """Text of one look. ``address`` is where it leads, None for nowhere."""
 
     text: str
-    style: Style = Style()
+    style: Style = PLAIN
     address: str | None = None
 
     @property
@@ -98,7 +99,7 @@ def cut(text: str, columns: int, mark: str) -> str:
 
 
 def wrapped(strip: Strip, columns: int, hanging: int = 0) -> list[Strip]:
-    """Return ``strip`` broken into lines of at most ``columns``; lines after the first begin with ``hanging`` spaces."""
+    """Return ``strip`` in lines of at most ``columns``; lines after the first begin with ``hanging`` spaces."""
     columns = max(columns, hanging + 4)
     lines: list[list[Part]] = [[]]
     used = 0
@@ -123,7 +124,7 @@ def _atoms(strip: Strip) -> Iterator[Strip]:
     before = ""
     for part in strip:
         for letter in part.text:
-            if before and _may_break(before, letter):
+            if before and _may_break(before, letter) and not (before == " " and _is_index(atom)):
                 yield tuple(atom)
                 atom = []
             if atom and atom[-1].style is part.style and atom[-1].address == part.address:
@@ -133,6 +134,12 @@ def _atoms(strip: Strip) -> Iterator[Strip]:
             before = letter
     if atom:
         yield tuple(atom)
+
+
+def _is_index(atom: list[Part]) -> bool:
+    """Return whether an atom is an index such as ``[3] ``, which stays with what it counts."""
+    text = "".join(part.text for part in atom)
+    return text.startswith("[") and text.endswith("] ")
 
 
 def _may_break(before: str, after: str) -> bool:
@@ -150,12 +157,23 @@ def _folded(atom: Strip, columns: int, used: int, hanging: int) -> Iterator[Part
         text = ""
         for letter in part.text:
             if used + cell_len(text + letter) > columns:
-                yield replace(part, text=text)
+                keep = _nice_end(text)
+                yield replace(part, text=text[:keep])
                 yield None
-                text, used = "", hanging
+                text, used = text[keep:], hanging
             text += letter
         yield replace(part, text=text)
         used += cell_len(text)
+
+
+def _nice_end(text: str) -> int:
+    """Return how much of a name that is too long for its line stays on it: up to a joint in its second half, or all."""
+    joints = [
+        place
+        for place in range(len(text) // 2, len(text) + 1)
+        if place and text[place - 1] in "/_-" or text[place : place + 1] == ":"
+    ]
+    return max(joints, default=len(text))
 
 
 def _without_end(strip: Strip) -> Strip:

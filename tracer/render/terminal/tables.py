@@ -4,7 +4,7 @@ screen.
 Must not know: what is in them.
 """
 
-from tracer.page.record import Column, Facts, Piece, Role, Row, Table
+from tracer.page.record import Column, Facts, Piece, Role, Table
 from tracer.render.terminal.palette import ROLES
 from tracer.render.terminal.screen import Screen
 from tracer.render.terminal.strips import Part, Strip, padded, plain_strip, strip_of, width, wrapped
