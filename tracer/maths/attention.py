@@ -169,7 +169,7 @@ def softmax(scores: Floats, block: Block) -> Softmax:
             np.copyto(scores[:, part], 0.0, where=hidden)
             np.copyto(shares[:, part], 0.0, where=hidden)
         lse = row_max + np.log(total)
-        mean = row_max + np.einsum("ij,ij->i", shares, scores) / total
+        mean = row_max + np.vecdot(shares, scores) / total
     return Softmax(shares, row_max, total, np.where(empty, -np.inf, lse), np.where(empty, np.nan, mean))
 
 

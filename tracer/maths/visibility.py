@@ -80,8 +80,8 @@ class Visibility:
 
 # ------------------------------------------------------------------------------------------------ blocks of rows
 
-# A block of scores holds about this many numbers (32 MB of float64), whatever the number of keys.
-_BLOCK = 1 << 22
+# A block of scores holds about this many numbers (16 MB of float64), whatever the number of keys.
+_BLOCK = 1 << 21
 _MOST_ROWS = 256
 
 
