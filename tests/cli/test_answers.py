@@ -1,6 +1,7 @@
 """From a request to an answer: what reaches the pipeline, what is written where, and how the command ends."""
 
 import gc
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.invented_trace import invented
-from tracer import pipeline
+from tracer import pipeline, result
 from tracer.errors import InputError
-from tracer.records import Status
+from tracer.records import LayerTrace, Status
 from tracer.result import Trace as Traced
 from tracer.result import look_at
 from tracer.saved.read import load
@@ -37,7 +38,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 
 DEFAULTS = {
     "revision": None, "layer": 0, "head": 0, "query": None, "prompt": None, "tokens": None, "chat": False,
-    "engine": "transformers", "kernel": "auto", "device": "auto", "dtype": "auto", "all_heads": False,
+    "engine": "transformers", "kernel": "auto", "device": "auto", "dtype": "auto", "all_heads": True,
 }  # fmt: skip
 
 
@@ -46,6 +47,11 @@ def test_without_options_everything_is_left_to_the_run(trace: Trace, calls: Call
     assert ended.err == ""
     assert "qwen3" in ended.out
     assert calls == [((None,), DEFAULTS)]
+
+
+def test_one_head_keeps_only_what_it_needs(trace: Trace, calls: Calls) -> None:
+    trace("qwen3", "--head", "2")
+    assert calls == [((None,), DEFAULTS | {"head": 2, "all_heads": False})]
 
 
 def test_every_option_reaches_the_run(trace: Trace, calls: Calls, tmp_path: Path) -> None:
@@ -58,7 +64,7 @@ def test_every_option_reaches_the_run(trace: Trace, calls: Calls, tmp_path: Path
     }  # fmt: skip
     trace("qwen3", "--chat", *(word for option in options.items() for word in option))
     wanted = {"layer": 1, "head": 2, "query": 3, "prompt": "the cat", "chat": True, "revision": "main"}
-    more = {"kernel": "sdpa", "device": "cuda:1", "dtype": "bfloat16", "all_heads": True}
+    more = {"kernel": "sdpa", "device": "cuda:1", "dtype": "bfloat16"}
     assert calls == [(("Qwen/Qwen3-0.6B",), DEFAULTS | wanted | more)]
 
 
@@ -96,7 +102,33 @@ def test_the_checks_decide_how_a_trace_ends(
     whole = look_at(invented(), 0)
     checks = tuple(replace(whole.checks[0], status=status) for status in statuses)
     monkeypatch.setattr(pipeline, "trace", lambda *_, **__: replace(whole, checks=checks))
-    assert trace("qwen3").code == code
+    assert trace("qwen3", "--head", "0").code == code
+
+
+def test_without_a_head_all_are_shown_and_failing_ones_named(
+    trace: Trace, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(layer: LayerTrace, head: int) -> Traced:
+        traced = look_at(layer, head)
+        status = Status.FAIL if head in (1, 3) else Status.PASS
+        return replace(traced, checks=(replace(traced.checks[0], status=status),))
+
+    monkeypatch.setattr(result, "look_at", failing)
+    ended = trace("qwen3")
+    assert ended.code == 1
+    assert ended.err == "A check failed in head 1, 3. Open it with --head 1.\n"
+
+
+def test_json_of_one_head_is_an_object_and_of_all_a_list(trace: Trace, calls: Calls) -> None:
+    one = json.loads(trace("qwen3", "--head", "2", "--format", "json").out)
+    assert (one["format"], one["request"]["head"]) == ("trace/1", 2)
+    every = json.loads(trace("qwen3", "--format", "json").out)
+    assert [each["request"]["head"] for each in every] == [0, 1, 2, 3]
+
+
+def test_json_is_utf_8_whatever_the_terminal_has(trace: Trace, calls: Calls, tmp_path: Path) -> None:
+    trace("qwen3", "--head", "0", "--lang", "zh", "--format", "json", "-o", str(tmp_path / "trace.json"))
+    assert "唯一" in (tmp_path / "trace.json").read_bytes().decode("utf-8")
 
 
 def test_errors_of_the_run_leave_no_file(trace: Trace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -103,6 +103,11 @@ MISTAKES = {
         "没有 snyc 这个命令。可用的命令：sync, status。你是不是想输入 sync？",
     ),
     "missing argument": (["show"], "FILE is missing. See trace show --help.", "缺少 FILE。请看 trace show --help。"),
+    "query of no head": (
+        ["qwen3", "--query", "5"],
+        "--query follows one position through one head. Say which head: --head N --query 5",
+        "--query 是在某一个头里跟踪一个位置。请指明是哪个头：--head N --query 5",
+    ),
     "window of nothing": (
         ["qwen3", "--window", "0"],
         "--window takes a whole number from 1; found 0.",

@@ -6,12 +6,13 @@ Must not know: options, usage.
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracer import files
-from tracer.cli import collector, streams
+from tracer.cli import collector, exits, streams
 from tracer.cli.inert import sentence
 from tracer.cli.options import RunOptions, ShowOptions
 from tracer.errors import InputError
@@ -26,16 +27,17 @@ def trace(asked: RunOptions, language: str) -> int:
     progress = streams.Progress(language, asked.verbose)
     try:
         traced = _traced(asked, progress)
+        heads = [traced] if asked.head is not None else _every_head(traced)
     finally:
         progress.done()
-    answer = _rendered(traced, asked, language)
+    answer = _rendered(heads, asked, language)
     if asked.save is not None:
         from tracer.saved.write import save
 
         save(traced, asked.save)
         _tell_written(asked.save, language)
     deliver(answer, asked.output, language)
-    return traced.exit_code
+    return _code(heads, language)
 
 
 def show(asked: ShowOptions, language: str) -> int:
@@ -48,9 +50,24 @@ def show(asked: ShowOptions, language: str) -> int:
     query = layer.request.query if asked.query is None else asked.query
     if query is not None and query >= len(layer.tokens):
         raise InputError("pipeline.query_range", query=query, last=len(layer.tokens) - 1)
-    traced = look_at(replace(layer, request=replace(layer.request, head=head, query=query)), head)
-    deliver(_rendered(traced, asked, language), asked.output, language)
-    return traced.exit_code
+    heads = [look_at(replace(layer, request=replace(layer.request, head=head, query=query)), head)]
+    deliver(_rendered(heads, asked, language), asked.output, language)
+    return _code(heads, language)
+
+
+def _every_head(traced: "Trace") -> list["Trace"]:
+    from tracer.result import look_at
+
+    return [look_at(traced.layer, head) for head in range(traced.layer.model.heads)]
+
+
+def _code(heads: Sequence["Trace"], language: str) -> int:
+    """The exit code for all of ``heads``. Side by side they leave no room for checks: failing ones are named here."""
+    failed = [str(traced.head) for traced in heads if traced.exit_code == exits.FAILED]
+    if failed and len(heads) > 1:
+        streams.say(message("cli.heads_failed", heads=", ".join(failed), first=failed[0]).text(language))
+    codes = {traced.exit_code for traced in heads}
+    return next((code for code in (exits.FAILED, exits.PASSED) if code in codes), exits.UNTESTED)
 
 
 def _traced(asked: RunOptions, progress: streams.Progress) -> "Trace":
@@ -66,7 +83,7 @@ def _traced(asked: RunOptions, progress: streams.Progress) -> "Trace":
             asked.checkpoint,
             revision=asked.revision,
             layer=asked.layer,
-            head=asked.head,
+            head=asked.head or 0,
             query=asked.query,
             prompt=asked.prompt,
             tokens=asked.tokens,
@@ -75,29 +92,36 @@ def _traced(asked: RunOptions, progress: streams.Progress) -> "Trace":
             kernel=asked.kernel,
             device=asked.device,
             dtype=asked.dtype,
-            all_heads=asked.save is not None,  # a saved trace opens at any head
+            all_heads=asked.head is None or asked.save is not None,  # a saved trace opens at any head
             progress=layer_starts,
         )
     finally:
         collector.release()
 
 
-def _rendered(traced: "Trace", asked: RunOptions | ShowOptions, language: str) -> str | bytes:
+def _rendered(heads: Sequence["Trace"], asked: RunOptions | ShowOptions, language: str) -> str | bytes:
     """The answer in the format asked for: bytes where its encoding is fixed, text where the stream's decides."""
     if asked.format == "json":
-        from tracer.render import json
-
-        window = json.WINDOW if asked.window is None else asked.window
-        return json.dumps(traced, language, window=window).encode("utf-8")
-    from tracer.page.head import DEFAULT_WINDOW, head_page
-    from tracer.render.terminal.render import render
+        return _json(heads, asked, language)
+    from tracer.render import text
     from tracer.render.terminal.screen import Screen, screen
 
-    size = DEFAULT_WINDOW if asked.window is None else asked.window
-    page = head_page(traced, language, query=traced.layer.request.query, size=size)
     if asked.output is not None or sys.stdout is None:
-        return render(page, Screen())
-    return render(page, screen(streams.width(), streams.colour(sys.stdout), streams.encoding(), os.environ))
+        surface = Screen()
+    else:
+        surface = screen(streams.width(), streams.colour(sys.stdout), streams.encoding(), os.environ)
+    first = heads[0]
+    if len(heads) > 1:
+        return text.overview_text([first.layer], language, surface)
+    return text.head_text(first, language, surface, query=first.layer.request.query, window=asked.window)
+
+
+def _json(heads: Sequence["Trace"], asked: RunOptions | ShowOptions, language: str) -> bytes:
+    from tracer.render import json, json_text
+
+    window = json.WINDOW if asked.window is None else asked.window
+    traces = [json.to_json(traced, language, window=window) for traced in heads]
+    return json_text.dumps(traces if len(traces) > 1 else traces[0]).encode("utf-8")
 
 
 def deliver(answer: str | bytes, output: Path | None, language: str) -> None:

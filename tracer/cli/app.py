@@ -113,6 +113,7 @@ ROOT = Root(
         borrowed=tuple(run.OPTIONS),
         examples=(
             Example("trace qwen3 --layer 0 --head 2", message("cli.example_head")),
+            Example("trace qwen3 --layer 1", message("cli.example_layer")),
             Example("trace qwen3 --layer 1 --head 3 --prompt 'the cat sat on the mat'", message("cli.example_prompt")),
             Example("trace qwen3 --checkpoint Qwen/Qwen3-0.6B --layer 14 --head 5", message("cli.example_checkpoint")),
         ),

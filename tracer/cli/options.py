@@ -21,11 +21,12 @@ from tracer.texts import message
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What one trace was asked for, in plain values; None and "auto" are for the run to decide."""
+    """What one trace was asked for, in plain values; None and "auto" are for the run to decide. Without a
+    head it is all heads of the layer, side by side."""
 
     model: str
     layer: int = 0
-    head: int = 0
+    head: int | None = None
     query: int | None = None
     prompt: str | None = None
     tokens: tuple[int, ...] | None = None
@@ -84,7 +85,7 @@ def run_options() -> list[click.Parameter]:
     what, prompt, model, how = (f"cli.heading_{name}" for name in ("what", "prompt", "model", "how"))
     return [
         Option("--layer", type=Whole(), default=0, metavar="N", heading=what, text=message("cli.opt_layer")),
-        Option("--head", type=Whole(), default=0, metavar="N", heading=what, text=message("cli.opt_head")),
+        Option("--head", type=Whole(), metavar="N", heading=what, text=message("cli.opt_head")),
         query_option(),
         Option("--prompt", type=Text(), metavar="TEXT", heading=prompt, text=message("cli.opt_prompt")),
         Option("--prompt-file", type=File(), metavar="FILE|-", heading=prompt, text=message("cli.opt_prompt_file")),
@@ -144,6 +145,8 @@ def read(model: str, values: Mapping[str, Any]) -> RunOptions:
     _check_prompt_sources(given, prompt_file)
     if given["revision"] is not None and given["checkpoint"] is None:
         raise InputError("cli.revision_alone")
+    if given["query"] is not None and given["head"] is None:
+        raise InputError("cli.query_without_head", query=given["query"])
     check_outputs(given["output"], given["save"])
     if prompt_file is not None:
         given["prompt"] = read_prompt(prompt_file)

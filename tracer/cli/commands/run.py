@@ -1,4 +1,4 @@
-"""``trace MODEL``: run one layer's attention, show one head of it, and end with whether the checks passed.
+"""``trace MODEL``: run one layer's attention, show one head of it or all, and end with whether the checks passed.
 
 Must not know: how a trace is made, checked or drawn.
 """
@@ -30,9 +30,10 @@ COMMAND = Command(
         more=message("cli.run_more"),
         examples=(
             Example("trace qwen3 --layer 0 --head 2", message("cli.example_head")),
-            Example("trace qwen3 --prompt-file poem.txt --query 5", message("cli.example_query")),
+            Example("trace qwen3 --layer 1", message("cli.example_layer")),
+            Example("trace qwen3 --head 2 --prompt-file poem.txt --query 5", message("cli.example_query")),
             Example("trace qwen3 --tokens 5,9,5,9,5 --format json -o trace.json", message("cli.example_json")),
-            Example("trace qwen3 --kernel sdpa --dtype bfloat16 --save head.safetensors", message("cli.example_save")),
+            Example("trace qwen3 --head 2 --kernel sdpa --save head.safetensors", message("cli.example_save")),
         ),
     ),
     callback=_run,
