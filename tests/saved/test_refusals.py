@@ -177,12 +177,21 @@ WRONG = {
     "heads that are kept twice": (put("effects", "heads", value=[0, 0, 1, 2]), "effects.heads"),
     "an earlier row that is not earlier": (put("effects", "changed", 0, value=[1, 1, True]), "effects.changed[0]"),
     "a sentence without an id": (drop("warnings", 0, "id"), "warnings[0]"),
+    "a sentence with a blank that is its id": (put("warnings", 0, "values", "id", value=1), "warnings[0].values"),
     "a sentence inside itself": (lambda d: put("warnings", 0, "values", "x", value=nested(40))(d), "warnings[0]"),
 }
 
 
 def nested(depth: int) -> Any:
     return {"tuple": [nested(depth - 1)]} if depth else 0
+
+
+def test_a_sentence_of_another_version_is_shown_as_it_was_saved(tmp_path: Path) -> None:
+    for change in (put("warnings", 0, "id", value="of.later"), put("warnings", 0, "en", value="Said otherwise.")):
+        path = write(tmp_path, change)
+        (found,) = load(path).warnings
+        saved = json.loads(container.read(path)[0]["trace"])["warnings"][0]  # type: ignore[index]
+        assert (found.text("en"), found.text("zh")) == (saved["en"], saved["zh"])
 
 
 @pytest.mark.parametrize("name", WRONG)

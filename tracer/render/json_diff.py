@@ -34,6 +34,8 @@ def to_json(found: Diff) -> dict[str, Any]:
             "length_a": prompt.length_a,
             "length_b": prompt.length_b,
             "first": prompt.first,
+            "a": None if prompt.a is None else jsonable.token(prompt.a),
+            "b": None if prompt.b is None else jsonable.token(prompt.b),
         },
         "sources": [_source(source) for source in found.sources],
         "places": [_place(place) for place in found.places],

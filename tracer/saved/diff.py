@@ -5,10 +5,11 @@ Must not know: how it is shown.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from itertools import zip_longest
 
 from tracer.arrays import Array
 from tracer.order import in_order
-from tracer.records import LayerTrace, Lineage, Site
+from tracer.records import LayerTrace, Lineage, Site, Token
 from tracer.saved.numbers import Status, TensorDiff, compare
 
 PROMPT = "prompt"
@@ -25,11 +26,14 @@ class Change:
 
 @dataclass(frozen=True)
 class PromptDiff:
-    """Two prompts. ``first`` is the first position whose tokens differ (or that only one prompt has), None if none."""
+    """Two prompts. ``first`` is the first position whose tokens differ or that only one prompt has, None if none;
+    ``a`` and ``b`` are the tokens there, None where a prompt has ended."""
 
     length_a: int
     length_b: int
     first: int | None
+    a: Token | None
+    b: Token | None
 
     @property
     def same(self) -> bool:
@@ -131,7 +135,7 @@ def diff(a: LayerTrace, b: LayerTrace) -> Diff:
         versions=_changes(a.versions, b.versions),
         checkpoint=_changes(_fields(a.checkpoint), _fields(b.checkpoint)),
         model=_changes(_fields(a.model), _fields(b.model)),
-        prompt=_prompt(a.request.token_ids, b.request.token_ids),
+        prompt=_prompt(a.tokens, b.tokens),
         sources=_sources(places_a.values(), places_b.values()),
         places=_moved(places_a, places_b),
         scale=LineageDiff(a.scale, b.scale),
@@ -175,11 +179,11 @@ def _effects(trace: LayerTrace) -> dict[str, object]:
     return {"untraced_same": trace.effects.untraced_same, "changed": trace.effects.changed}
 
 
-def _prompt(a: tuple[int, ...], b: tuple[int, ...]) -> PromptDiff:
-    first = next((place for place, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), None)
-    if first is None and len(a) != len(b):
-        first = min(len(a), len(b))
-    return PromptDiff(len(a), len(b), first)
+def _prompt(a: tuple[Token, ...], b: tuple[Token, ...]) -> PromptDiff:
+    pairs = list(zip_longest(a, b))
+    first = next((place for place, (x, y) in enumerate(pairs) if x is None or y is None or x.id != y.id), None)
+    at = (None, None) if first is None else pairs[first]
+    return PromptDiff(len(a), len(b), first, *at)
 
 
 def _places(trace: LayerTrace) -> dict[str, Site]:

@@ -5,6 +5,7 @@ not know: where the values stand.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -16,6 +17,8 @@ from tracer.saved.nodes import Node
 from tracer.texts import LANGUAGES, Message, MissingText, message
 
 _DEEPEST = 20
+# The names of a sentence's blanks; "id" is the sentence's own.
+_BLANK = re.compile(r"(?!id$)[a-z][a-z0-9_]*")
 _NONFINITE = ("nan", "inf", "-inf")
 
 
@@ -87,8 +90,10 @@ def decode_message(node: Node, depth: int = 0) -> Message:
     id = fields["id"].text()
     values = {name: decode(item, depth + 1) for name, item in fields["values"].entries()}
     texts = {language: fields[language].text(free=True) for language in LANGUAGES}
-    known = message(id, **values) if all(name.isidentifier() for name in values) else None
-    if known is not None and _says(known, texts):
+    if not all(_BLANK.fullmatch(name) for name in values):
+        raise fields["values"].wrong("saved.expected_blanks")
+    known = message(id, **values)
+    if _says(known, texts):
         return known
     return Kept(id, MappingProxyType(values), MappingProxyType(texts))
 
