@@ -13,7 +13,7 @@ from tracer.kernels.cpu_flash import flash_attn_func, flash_attn_varlen_func, fl
 
 # The largest difference of an output and of a logsumexp, in each dtype, for inputs of about 1.
 CLOSE = {
-    torch.float64: (1e-12, 1e-12),
+    torch.float64: (1e-12, 5e-6),
     torch.float32: (5e-6, 5e-6),
     torch.bfloat16: (3e-2, 1e-4),
     torch.float16: (4e-3, 1e-4),
@@ -81,7 +81,7 @@ def test_it_agrees_with_plain_products(
     )
     assert never is None
     assert (out.dtype, out.shape, out.is_contiguous()) == (dtype, q.shape, True)
-    assert (lse.dtype, lse.shape) == (max(dtype, torch.float32, key=lambda d: d.itemsize), (heads[0], q.shape[0]))
+    assert (lse.dtype, lse.shape) == (torch.float32, (heads[0], q.shape[0]))
     a = c = 0
     for tq, tk in zip(queries, keys, strict=True):
         allowed = allowed_pairs(tq, tk, causal, window)

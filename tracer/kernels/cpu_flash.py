@@ -46,8 +46,7 @@ def flash_attn_varlen_func(
 
     q [total_q, H, D]; k, v [total_k, K, D], or [blocks, page, K, D] with ``block_table`` [sequences, blocks each];
     cu_seqlens_*: where each sequence starts, and the total. With ``return_attn_probs`` the result is
-    (out, lse [H, total_q], None): lse is fp32 (float64 for float64 q), and the third, flash-attn's S_dmask, is for its
-    own tests and is never made.
+    (out, lse [H, total_q] fp32, None): the third, flash-attn's S_dmask, is for its own tests and is never made.
     ``deterministic`` concerns the backward pass only. Raises Unsupported for dropout, softcap and ALiBi.
     """
     _refuse(dropout_p=dropout_p, softcap=softcap, alibi_slopes=alibi_slopes)
@@ -214,13 +213,13 @@ def _kernel(
     out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
         *heads_first, 0.0, causal, attn_mask=mask, scale=scale
     )
-    return out[0].transpose(0, 1).contiguous(), lse[0].contiguous()
+    # lse in float32 for every dtype, as flash-attn has it; torch's kernel gives float64 for float64
+    return out[0].transpose(0, 1).contiguous(), lse[0].float().contiguous()
 
 
 def _no_sums(q: Tensor) -> Tensor:
-    """Return -inf for every head and query, [H, Tq], in the dtype in which the kernel sums."""
-    dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
-    return q.new_full((q.shape[1], q.shape[0]), -torch.inf, dtype=dtype)
+    """Return -inf for every head and query, [H, Tq] fp32."""
+    return q.new_full((q.shape[1], q.shape[0]), -torch.inf, dtype=torch.float32)
 
 
 def _scale(q: Tensor, softmax_scale: float | None) -> float:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tracer.arrays import SPACING, Floats
 
@@ -108,8 +107,3 @@ def lse_tolerance(dtype: str, largest: float) -> float:
 
 def _index(flat: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(int(flat), shape))
-
-
-def rows_where(condition: NDArray[np.bool_]) -> tuple[int, ...]:
-    """Return the indices at which a condition [rows] holds."""
-    return tuple(int(i) for i in np.flatnonzero(condition))
