@@ -1,0 +1,1 @@
+"""The checkpoints that the project ships, and the recipe that makes them."""
