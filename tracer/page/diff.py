@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping
 from tracer.page import numbers, tokens
 from tracer.page.record import Block, Column, Line, Page, Piece, Prose, Role, Row, Section, Table, line
 from tracer.page.wording import muted, place
-from tracer.records import Hop, Site, Token
+from tracer.records import Token
 from tracer.saved.diff import PROMPT, Change, Diff, LineageDiff, PlaceDiff, SourceDiff
 from tracer.saved.numbers import Held, Status, TensorDiff
 from tracer.texts import message
 
 _AB = (Column(), Column("A"), Column("B"))
 _SHA256_SHOWN = 12
+_LONGEST_CODE = 56
 
 
 def diff_page(found: Diff, language: str, a: str = "A", b: str = "B") -> Page:
@@ -111,18 +112,18 @@ def _lineage(say: _Say, name: str, found: LineageDiff) -> list[Row]:
         rows.append(_row(say("defined", what=name), found.a.expression, found.b.expression, Role.CODE))
     if not _alike(found.a.value, found.b.value):
         rows.append(_row(say("value", what=name), _value(say, found.a.value), _value(say, found.b.value)))
-    count = max(len(found.a.hops), len(found.b.hops))
-    for index in range(count if not found.same else 0):
-        a, b = (hops[index] if index < len(hops) else None for hops in (found.a.hops, found.b.hops))
-        differs = a is None or b is None or a.binds != b.binds or not _alike(a.value, b.value)
-        if differs:
-            at = say("hop", what=name, number=index + 1)
-            rows.append(_row(at, _hop(say, a), _hop(say, b)))
+    if len(found.a.hops) != len(found.b.hops):
+        rows.append(_row(say("hops", what=name), str(len(found.a.hops)), str(len(found.b.hops))))
+    for index, (a, b) in enumerate(zip(found.a.hops, found.b.hops, strict=False)):
+        if not _alike(a.value, b.value):
+            rows.append(_row(_step(say, f"{name}[{index}]"), _value(say, a.value), _value(say, b.value)))
     return rows
 
 
-def _hop(say: _Say, hop: Hop | None) -> str:
-    return say("absent") if hop is None else f"→ {hop.binds}  {_value(say, hop.value)}"
+def _step(say: _Say, name: str) -> str:
+    """Return what a reader calls a step: ``scale[2]`` is the third hop of the scale."""
+    what, bracket, index = name.partition("[")
+    return say("hop", what=what, number=int(index[:-1]) + 1) if bracket else name
 
 
 def _alike(a: object, b: object) -> bool:
@@ -138,27 +139,36 @@ def _source(say: _Say, found: Diff) -> Section | None:
         columns = (Column(say("column_file")), Column("A"), Column("B"))
         blocks += [Prose(line(say("source_files"))), Table(columns, tuple(_file(say, each) for each in found.sources))]
     if found.places:
-        columns = (Column(say("column_step")), Column("A"), Column("B"))
-        blocks += [Prose(line(say("source_places"))), Table(columns, tuple(_place(say, each) for each in found.places))]
+        columns = (Column(say("column_step")), Column(), Column(say("column_place")))
+        rows = tuple(row for each in found.places for row in _place(say, each))
+        blocks += [Prose(line(say("source_places"))), Table(columns, rows)]
     return Section("source", "", line(say("source_heading")), tuple(blocks)) if blocks else None
 
 
 def _file(say: _Say, source: SourceDiff) -> Row:
     ends = (
-        say("absent") if file is None else f"{file.project} {file.version}  {file.sha256[:_SHA256_SHOWN]}"
+        say("absent") if file is None else f"{file.version}  {file.sha256[:_SHA256_SHOWN]}"
         for file in (source.a, source.b)
     )
     return Row((line(Piece(source.path.rsplit("/", 1)[-1], Role.PLACE)), *(muted(end) for end in ends)))
 
 
-def _place(say: _Say, found: PlaceDiff) -> Row:
-    return Row((line(Piece(found.name, Role.LABEL)), _end(say, found.a, found), _end(say, found.b, found)))
+def _place(say: _Say, found: PlaceDiff) -> list[Row]:
+    """Return two rows, one for each trace, and what is written there in rows of its own where it differs."""
+    rows = []
+    for side, site in (("A", found.a), ("B", found.b)):
+        name = _step(say, found.name) if side == "A" else ""
+        where = muted(say("absent")) if site is None else line(place(site))
+        rows.append(Row((line(Piece(name, Role.LABEL)), muted(side), where)))
+        if site is not None and found.rewritten:
+            rows.append(Row(((), (), line(Piece(_short(site.code), Role.CODE)))))
+    return rows
 
 
-def _end(say: _Say, site: Site | None, found: PlaceDiff) -> Line:
-    if site is None:
-        return muted(say("absent"))
-    return line(place(site), "  ", Piece(site.code, Role.CODE)) if found.rewritten else line(place(site))
+def _short(code: str) -> str:
+    """Return an expression on one line, a long one cut."""
+    text = " ".join(code.split())
+    return text if len(text) <= _LONGEST_CODE else f"{text[: _LONGEST_CODE - 1]}…"
 
 
 # ------------------------------------------------------------------------------------------------- the tensors
