@@ -305,12 +305,18 @@ KERNEL_FAULTS: dict[str, tuple[Callable[..., Result], dict[str, Any], set[str], 
 }
 
 
-@pytest.mark.parametrize("dtype", ["F32", "BF16"])
-@pytest.mark.parametrize("fault", KERNEL_FAULTS)
+# Two faults are smaller than the rounding of bfloat16, so only float32 can show them.
+SHOWN = [
+    (fault, dtype)
+    for fault in KERNEL_FAULTS
+    for dtype in ("F32", "BF16")
+    if (fault, dtype) not in {("scale rounded to bf16", "BF16"), ("output one percent too large", "BF16")}
+]
+
+
+@pytest.mark.parametrize(("fault", "dtype"), SHOWN)
 def test_a_fault_of_the_kernel_fails_the_checks_that_name_it(setup: Setup, fault: str, dtype: str) -> None:
     kernel, shape, expected, (named, words) = KERNEL_FAULTS[fault]
-    if dtype == "BF16" and fault in {"scale rounded to bf16", "output one percent too large"}:
-        pytest.skip("smaller than the rounding of bfloat16")
     checks = setup(kernel=kernel, dtype=dtype, **shape).checks()
     failed = {id for id, check in checks.items() if check.status is Status.FAIL}
     if dtype == "BF16" and fault == "twice the scale, no logsumexp":

@@ -3,7 +3,8 @@
 import errno
 import os
 import stat
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from tracer.errors import InputError
 from tracer.files import check_writable, write_whole
 
-ROOT_USER = hasattr(os, "geteuid") and os.geteuid() == 0
+NOBODY = 65534
 
 
 def test_a_file_is_written_and_nothing_lies_beside_it(tmp_path: Path) -> None:
@@ -110,22 +111,36 @@ def test_an_unwritable_place_is_explained(
     assert sorted(os.listdir(tmp_path)) == ["circle", "file"]
 
 
-@pytest.mark.skipif(ROOT_USER, reason="root may write everywhere")
-def test_a_read_only_file_is_not_replaced(tmp_path: Path) -> None:
-    target = tmp_path / "page.txt"
+@pytest.fixture
+def ordinary_folder() -> Iterator[Path]:
+    """A folder, and for root the rights of an ordinary user: root may write everywhere, so it would test nothing."""
+    with tempfile.TemporaryDirectory() as name:
+        root = os.geteuid() == 0
+        if root:
+            os.chown(name, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, 0)
+        try:
+            yield Path(name)
+        finally:
+            if root:
+                os.setresuid(0, 0, 0)
+
+
+def test_a_read_only_file_is_not_replaced(ordinary_folder: Path) -> None:
+    target = ordinary_folder / "page.txt"
     target.write_bytes(b"old")
     target.chmod(0o444)
     with pytest.raises(InputError, match="permission denied"):
         check_writable(target)
     with pytest.raises(InputError, match="permission denied"):
         write_whole(target, b"new")
+    assert target.read_bytes() == b"old"
 
 
-@pytest.mark.skipif(ROOT_USER, reason="root may write everywhere")
-def test_a_folder_without_permission_is_explained(tmp_path: Path) -> None:
-    tmp_path.chmod(0o555)
+def test_a_folder_without_permission_is_explained(ordinary_folder: Path) -> None:
+    ordinary_folder.chmod(0o555)
     try:
         with pytest.raises(InputError, match="permission denied"):
-            check_writable(tmp_path / "page.txt")
+            check_writable(ordinary_folder / "page.txt")
     finally:
-        tmp_path.chmod(0o755)
+        ordinary_folder.chmod(0o755)
