@@ -41,7 +41,7 @@ class Subject:
 
     @property
     def flash(self) -> bool:
-        """Whether a flash kernel ran, which never holds a row of scores in 16 bits."""
+        """Whether a flash kernel ran."""
         return self.trace.request.kernel.value in FLASH
 
     @cached_property
@@ -106,7 +106,9 @@ class Subject:
         """The scale that fits the kernel's logsumexp best, or its output where it hands out no logsumexp."""
         if self.natural_lse is not None:
             return fit_lse(self.head, self.natural_lse, LSE_NOISE[self.dtype])
-        return fit_output(self.head, self.output, self.dtype, "F32" if self.flash else self.dtype)
+        # Flash kernels and torch's sdpa hold 16-bit scores in float32; plain products round them to their own dtype.
+        scores_dtype = self.dtype if self.trace.request.kernel.value == "eager" else "F32"
+        return fit_output(self.head, self.output, self.dtype, scores_dtype)
 
     @property
     def largest_residual(self) -> float:
