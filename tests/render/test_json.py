@@ -116,6 +116,17 @@ def test_numbers_that_are_none_are_null_and_counted() -> None:
     assert v["stats"]["max"] == np.nanmax(np.where(np.isinf(values), np.nan, values))
 
 
+@pytest.mark.parametrize("name", ["q", "k", "v", "hidden"])
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_no_number_that_is_none_gets_through_wherever_it_stands(name: str, number: float) -> None:
+    layer = invented()
+    values = layer.captures[name].array.float64()
+    values.reshape(-1)[::7] = number
+    found = read(with_array(layer, name, array(values)))
+    tensor = next(tensor for tensor in found["tensors"] if tensor["name"] == name)
+    assert tensor["stats"]["nonfinite"] == len(values.reshape(-1)[::7])
+
+
 def test_an_infinite_scale_is_null() -> None:
     layer = invented()
     infinite = replace(layer, scale=replace(layer.scale, value=float("inf")))

@@ -9,7 +9,7 @@ import pytest
 
 from tests.invented_trace import array, invented, site, with_array
 from tracer.arrays import Array
-from tracer.records import LayerTrace, Site
+from tracer.records import LayerTrace, Site, Status
 from tracer.result import look_at
 from tracer.saved.read import load
 from tracer.saved.write import save
@@ -105,3 +105,11 @@ def test_nothing_is_left_where_writing_fails(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(Exception, match="no space is left"):
         save(look_at(invented(), 0), tmp_path / "trace.safetensors")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_head_whose_eager_comparison_was_not_kept_opens_and_says_what_it_cannot_test(tmp_path: Path) -> None:
+    back = saved(invented(kept=(2,)), tmp_path)
+    ended = {head: {check.id: check.status for check in look_at(back, head).checks} for head in (2, 3)}
+    assert ended[2]["kernel.output"] is Status.PASS
+    assert ended[3]["kernel.output"] is Status.NOT_TESTABLE
+    assert ended[3]["kernel.lse"] is Status.PASS

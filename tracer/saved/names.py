@@ -1,6 +1,10 @@
 """What the file of a saved trace calls things, the same for writing and reading.
 
-Must not know: how either is done.
+A saved trace, format 1, is a safetensors file. Its tensors are the captured ones under their own names, and three
+more: ``kernel.output``, ``kernel.lse`` (absent where the kernel gave none) and ``effects.eager``. Its metadata has
+``format``, ``written_by`` and ``trace``: one JSON object with all else of the record. There, places are entries of the
+table ``sites``; a sentence has its id, the values that fill it, and its text in every language; loose values that JSON
+cannot hold are objects with one entry (``float``, ``tuple``, ``mapping``, ``message``). Must not know: how it is done.
 """
 
 import re
