@@ -34,6 +34,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _HEX = re.compile(r"([0-9a-f]{2})*")
 _PATH = re.compile(r"(?!/)(?!.*(^|/)\.\.(/|$))[^\\:]+")
 _LINK = re.compile(r"https://github\.com/[A-Za-z0-9-]+/[A-Za-z0-9._-]+/blob/[A-Za-z0-9._/%+-]+#L[0-9]+(-L[0-9]+)?")
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _TENSOR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -86,13 +87,14 @@ def _site(node: Node) -> Site:
     if (link is None) != (kind == "none"):
         raise fields["permalink"].wrong("saved.expected_link")
     project, path, sha256 = fields["project"].text(), fields["path"].text(_PATH), fields["sha256"].text(_SHA256)
+    span = _span(fields["span"])
     return Site(
         project=project,
         version=fields["version"].text(),
         path=path,
-        span=_span(fields["span"]),
+        span=span,
         scope=fields["scope"].text(),
-        code=fields["code"].code(),
+        code=_code(fields["code"], span),
         sha256=sha256,
         permalink=link,
         link_kind=kind,
@@ -105,6 +107,16 @@ def _span(node: Node) -> Span:
     if line < 1 or (end_line, end_column) <= (line, column):
         raise node.wrong("saved.expected_span")
     return Span(line, column, end_line, end_column)
+
+
+def _code(node: Node, span: Span) -> str:
+    """Return the expression at ``span``; raises InputError where it has not that many lines and columns."""
+    code = node.code()
+    rows = _LINE_END.split(code)
+    end = len(rows[-1]) + (span.column if len(rows) == 1 else 0)
+    if (span.line + len(rows) - 1, end) != (span.end_line, span.end_column):
+        raise node.wrong("saved.expected_code")
+    return code
 
 
 def _token(node: Node) -> Token:

@@ -58,7 +58,16 @@ def check_shapes(trace: LayerTrace, tensors: Mapping[str, Array], node: Node) ->
 def _sizes(trace: LayerTrace) -> dict[str, int]:
     model, length = trace.model, len(trace.tokens)
     heads = {"H": model.heads, "K": model.kv_heads, "kept": len(trace.effects.eager_heads)}
-    return {"B": 1, "T": length, "Tq": length, "Tk": length, "D": model.head_dim, "C": model.hidden_size, **heads}
+    return {
+        "B": 1,
+        "T": length,
+        "Tq": length,
+        "Tk": length,
+        "D": model.head_dim,
+        "D/2": model.head_dim // 2,
+        "C": model.hidden_size,
+        **heads,
+    }
 
 
 def _size(letter: str, sizes: Mapping[str, int], node: Node) -> int:
