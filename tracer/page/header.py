@@ -55,7 +55,7 @@ def _prompt(say: Words, layer: LayerTrace) -> Line:
         pieces += [Piece(group.text, Role.TOKEN), Piece("│", Role.MUTED)]
     more = len(layer.tokens) - _LONGEST_PROMPT
     end = [Piece(say("more_tokens", count=more), Role.MUTED)] if more > 0 else []
-    count = Piece(say("token_count", count=len(layer.tokens)), Role.STRONG)
+    count = Piece(say.count("token_count", len(layer.tokens)), Role.STRONG)
     return line(count, "  ", *pieces[:-1], *end)
 
 

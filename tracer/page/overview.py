@@ -130,8 +130,8 @@ def _name(say: Words, each: Measured) -> str:
 
 def _heads(say: Words, found: tuple[Measured, ...], several: bool) -> Section:
     columns = (
-        *((Column(say("column_layer"), numeric=True),) if several else ()),
-        Column(say("column_head"), numeric=True),
+        *((Column(say("column_layer"), numeric=True, names=True),) if several else ()),
+        Column(say("column_head"), numeric=True, names=True),
         Column(say("column_kv"), numeric=True, spare=1),
         Column(say("column_entropy"), numeric=True),
         Column(say("column_previous"), numeric=True),

@@ -100,11 +100,12 @@ class Facts:
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table. ``spare`` > 0: may be left out where room is short, the highest first, because the page
-    says the same elsewhere."""
+    says the same elsewhere. ``names``: it says which row this is, and is repeated where a table is shown in parts."""
 
     title: str = ""
     numeric: bool = False
     spare: int = 0
+    names: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells under columns. The first column names the row. ``flow``: many short rows, which may stand in
+    """Rows of cells under columns. ``flow``: many short rows, which may stand in
     several columns of rows, as in a newspaper."""
 
     columns: tuple[Column, ...]

@@ -75,8 +75,8 @@ def _dots(walk: _Walk) -> Section:
         for key in walk.keys
     )
     columns = (
-        Column(say("column_key"), numeric=True),
-        Column(say("column_token")),
+        Column(say("column_key"), numeric=True, names=True),
+        Column(say("column_token"), names=True),
         Column(say("column_terms")),
         Column("q·k", numeric=True),
     )
@@ -100,7 +100,7 @@ def _terms(walk: _Walk, key: int) -> str:
     largest = sorted(np.argsort(-np.abs(products), kind="stable")[:_TERMS])
     rest = float(products.sum() - products[largest].sum())
     terms = [f"[{d}] {_product(float(q[d]), float(k[d]))}" for d in largest]
-    return " + ".join([*terms, walk.say("walk_rest", count=len(q) - _TERMS, sum=_bracketed(rest))])
+    return " + ".join([*terms, walk.say.count("walk_rest", len(q) - _TERMS, sum=_bracketed(rest))])
 
 
 def _product(a: float, b: float) -> str:
@@ -137,7 +137,7 @@ def _softmax(walk: _Walk) -> Section:
             TableRow(
                 (
                     (),
-                    muted(say("walk_others", count=len(others))),
+                    muted(say.count("walk_others", len(others))),
                     *((),) * 3,
                     _number(float(row.shifted[others].sum())),
                     _number(float(row.weights[others].sum()), float(row.weights[others].sum())),
@@ -148,8 +148,8 @@ def _softmax(walk: _Walk) -> Section:
         TableRow(((), line(Piece(say("walk_total"), Role.STRONG)), *((),) * 3, _number(row.total), _number(1.0)))
     )
     columns = (
-        Column(say("column_key"), numeric=True),
-        Column(say("column_token")),
+        Column(say("column_key"), numeric=True, names=True),
+        Column(say("column_token"), names=True),
         Column("q·k", numeric=True),
         Column("S", numeric=True),
         Column("S − m", numeric=True),
@@ -181,7 +181,7 @@ def _sum(walk: _Walk, trace: Trace) -> Section:
         weight = float(row.weights[others].sum())
         total = row.weights[others] @ reference.v[others]
         mean: Floats = total / weight if weight > 0 else np.zeros(width)
-        rows.append((Label("", say("walk_others", count=len(others))), weight, mean))
+        rows.append((Label("", say.count("walk_others", len(others))), weight, mean))
     cells = [
         (
             Piece(fixed(weight, WALK_DECIMALS), Role.NUMBER, level=weight),
@@ -214,5 +214,5 @@ def _spelled(walk: _Walk, products: list[tuple[float, float]]) -> str:
     largest, rest = ranked[:_TERMS], ranked[_TERMS:]
     terms = [_product(a, b) for a, b in largest]
     if rest:
-        terms.append(walk.say("walk_rest", count=len(rest), sum=_bracketed(sum(a * b for a, b in rest))))
+        terms.append(walk.say.count("walk_rest", len(rest), sum=_bracketed(sum(a * b for a, b in rest))))
     return f"O[0] = {' + '.join(terms)} = {fixed(float(walk.row.output[0]), WALK_DECIMALS)}"

@@ -20,6 +20,10 @@ class Words:
         """Return the text ``page.<name>`` filled with ``values``."""
         return message(f"page.{name}", **values).text(self.language)
 
+    def count(self, name: str, count: int, **values: object) -> str:
+        """Return the text for a number of things, ``page.<name>_one`` where there is one."""
+        return self(f"{name}_one" if count == 1 else name, count=count, **values)
+
     def of(self, said: Message) -> str:
         """Return a message of another part in the page's language."""
         return said.text(self.language)

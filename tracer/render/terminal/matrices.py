@@ -66,11 +66,14 @@ def _measured(block: Matrix, screen: Screen, columns: int, compact: bool) -> _Gr
         widths.append(max(_LEAST_CELL, named + 1, *(size + 1 for size in cells)))
     common = max((size for size, label in zip(widths, block.columns, strict=True) if label.position), default=0)
     widths = [common if label.position else size for size, label in zip(widths, block.columns, strict=True)]
-    return _Grid(labels, max(map(width, labels), default=0), tuple(widths))
+    label_width = max(map(width, labels), default=0)
+    room = max(columns - label_width, _LEAST_CELL)
+    return _Grid(labels, label_width, tuple(min(size, room) for size in widths))
 
 
 def _row_label(label: Label, digits: int, longest: int, screen: Screen) -> Strip:
-    text = cut(spelt(label.text, screen.encoding), longest, spelt("…", screen.encoding)) if longest else ""
+    room = longest if label.position else max(longest, _LONGEST_LABEL)  # what is no token is not recognised when cut
+    text = cut(spelt(label.text, screen.encoding), room, spelt("…", screen.encoding)) if longest else ""
     number = f"{label.position:>{digits}} " if digits else ""
     look = Role.TOKEN if label.position else Role.STRONG
     return (Part(number, ROLES[Role.LABEL]), Part(text, ROLES[look]), Part(" "))

@@ -24,7 +24,7 @@ from tracer.render.terminal.matrices import beside, matrix, pictures
 from tracer.render.terminal.palette import ROLES, RULE
 from tracer.render.terminal.screen import Screen
 from tracer.render.terminal.spelling import spelt
-from tracer.render.terminal.strips import Part, Strip, padded, strip_of, width, wrapped, written
+from tracer.render.terminal.strips import Part, Strip, gathered, padded, strip_of, width, wrapped, written
 from tracer.render.terminal.tables import facts, table
 
 _MARGIN = 1
@@ -49,7 +49,7 @@ def _title(page: Page, screen: Screen, columns: int) -> list[Strip]:
     title, verdict = strip_of(page.title, screen), strip_of(page.verdict, screen)
     if width(title) + width(verdict) + 2 <= columns:
         return [(*padded(title, columns - width(verdict)), *verdict)]
-    return [*wrapped(title, columns), *wrapped(verdict, columns)]
+    return [*wrapped(title, columns), *(wrapped(verdict, columns) if verdict else [])]
 
 
 def _section(section: Section, screen: Screen, columns: int) -> list[Strip]:
@@ -101,17 +101,6 @@ def _verdict(verdict: Verdict, screen: Screen, columns: int) -> list[Strip]:
     ]
     if verdict.reason and (verdict.status is not Role.PASS or columns > _WIDEST_PROSE):
         strips.append(strip_of(verdict.reason, screen))
-    for strip in _gathered(strips, columns - 2):
+    for strip in gathered(strips, columns - 2, 3):
         rows += [(Part("  "), *row) for row in wrapped(strip, columns - 2, hanging=2)]
-    return rows
-
-
-def _gathered(strips: list[Strip], columns: int) -> list[Strip]:
-    """Return strips with as many on one line as fit."""
-    rows: list[Strip] = []
-    for strip in strips:
-        if rows and width(rows[-1]) + 3 + width(strip) <= columns:
-            rows[-1] = (*rows[-1], Part("   "), *strip)
-        else:
-            rows.append(strip)
     return rows

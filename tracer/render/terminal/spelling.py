@@ -8,8 +8,8 @@ import unicodedata
 from functools import lru_cache
 
 TABLE = {
-    "→": "->", "←": "<-", "↗": "^", "…": "...", "⋮": ":", "·": ".", "×": "x", "⊙": "(*)", "√": "sqrt", "Σ": "sum ",
-    "∞": "inf", "−": "-", "–": "-", "—": "-", "±": "+-", "≤": "<=", "≥": ">=", "≠": "!=", "≈": "~", "Δ": "delta ",
+    "→": "->", "←": "<-", "↗": "^", "…": "...", "⋮": ":", "·": ".", "×": "x", "⊙": "(*)", "√": "sqrt", "Σ": "sum",
+    "∞": "inf", "−": "-", "–": "-", "—": "-", "±": "+-", "≤": "<=", "≥": ">=", "≠": "!=", "≈": "~", "Δ": "delta",
     "γ": "gamma", "θ": "theta", "ε": "eps", "∈": "in", "✓": "+", "✗": "x", "␣": "_", "⟨": "<", "⟩": ">", "‖": "||",
     "“": '"', "”": '"', "‘": "'", "’": "'", "，": ", ", "。": ". ", "：": ": ", "；": "; ", "（": " (", "）": ")",
     "─": "-", "━": "=", "│": "|", "╰": "\\", "╯": "/", "╵": "^", "▁": "_", "▂": "_", "▃": "-", "▄": "-", "▅": "=",
@@ -20,6 +20,8 @@ _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ᵀⁱᐟᴰ", "01234
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋ₜᵢⱼₖ", "0123456789+-tijk", strict=True)) | {"ₕ": "h"}
 _SCRIPTS = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+|[{''.join(_SUBSCRIPTS)}]+")
 
+_TIMES = re.compile(r"(?<=\S)·(?=\S)")  # between letters a product, alone a masked cell or a separator
+
 
 @lru_cache(maxsize=4096)
 def spelt(text: str, encoding: str) -> str:
@@ -27,6 +29,8 @@ def spelt(text: str, encoding: str) -> str:
     if text.isascii() or _carries(encoding, text):
         return text
     scripts = _SCRIPTS.sub(lambda found: _script(found[0], encoding), text)
+    if not _carries(encoding, "·"):
+        scripts = _TIMES.sub("*", scripts)
     return "".join(letter if _carries(encoding, letter) else _letter(letter) for letter in scripts)
 
 

@@ -101,6 +101,8 @@ def cut(text: str, columns: int, mark: str) -> str:
 def wrapped(strip: Strip, columns: int, hanging: int = 0) -> list[Strip]:
     """Return ``strip`` in lines of at most ``columns``; lines after the first begin with ``hanging`` spaces."""
     columns = max(columns, hanging + 4)
+    if width(strip) <= columns:
+        return [_without_end(strip)]
     lines: list[list[Part]] = [[]]
     used = 0
     for atom in _atoms(strip):
@@ -171,7 +173,7 @@ def _nice_end(text: str) -> int:
     joints = [
         place
         for place in range(len(text) // 2, len(text) + 1)
-        if place and text[place - 1] in "/_-" or text[place : place + 1] == ":"
+        if (place and text[place - 1] in "/_-") or text[place : place + 1] == ":"
     ]
     return max(joints, default=len(text))
 
@@ -184,6 +186,17 @@ def _without_end(strip: Strip) -> Strip:
     if parts and parts[-1].style.bgcolor is None:
         parts[-1] = replace(parts[-1], text=parts[-1].text.rstrip(" "))
     return tuple(parts)
+
+
+def gathered(strips: list[Strip], columns: int, gap: int) -> list[Strip]:
+    """Return strips with as many on one line as fit, ``gap`` spaces between them."""
+    rows: list[Strip] = []
+    for strip in strips:
+        if rows and width(rows[-1]) + gap + width(strip) <= columns:
+            rows[-1] = (*rows[-1], Part(" " * gap), *strip)
+        else:
+            rows.append(strip)
+    return rows
 
 
 def _joined(parts: Iterable[Part]) -> Strip:

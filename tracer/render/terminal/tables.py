@@ -7,11 +7,12 @@ Must not know: what is in them.
 from tracer.page.record import Column, Facts, Piece, Role, Table
 from tracer.render.terminal.palette import ROLES
 from tracer.render.terminal.screen import Screen
-from tracer.render.terminal.strips import Part, Strip, padded, plain_strip, strip_of, width, wrapped
+from tracer.render.terminal.strips import Part, Strip, gathered, padded, plain_strip, strip_of, width, wrapped
 
 _GAP = 2
 _LEAST = 20  # a column is wrapped, rather than the table taken apart, while it keeps this many columns
 _FLOW_GAP = 4
+_INDENT = 3
 
 _Cells = list[Strip]
 
@@ -34,7 +35,7 @@ def facts(block: Facts, screen: Screen, columns: int) -> list[Strip]:
 
 
 def _stacked_fact(name: Strip, value: Strip, columns: int) -> list[Strip]:
-    return [name, *((Part("  "), *row) for row in wrapped(value, columns - 2))]
+    return [*wrapped(name, columns, hanging=1), *((Part("  "), *row) for row in wrapped(value, columns - 2))]
 
 
 def table(block: Table, screen: Screen, columns: int) -> list[Strip]:
@@ -49,7 +50,10 @@ def table(block: Table, screen: Screen, columns: int) -> list[Strip]:
     if excess > 0:
         widest = max(range(len(kept)), key=lambda place: widths[place])
         if widths[widest] - excess < max(_LEAST, widths[widest] // 3):
-            return _stacked(block, kept, cells, screen, columns)
+            parts = _parts(block, kept, widths, columns)
+            if not parts:
+                return _stacked(block, kept, cells, screen, columns)
+            return _in_parts(block, parts, cells, titles, screen)
         widths[widest] -= excess
     lines = _aligned(block, kept, cells, titles, widths, screen)
     return _flowing(lines, sum(widths) + _GAP * (len(kept) - 1), columns, any(titles)) if block.flow else lines
@@ -84,6 +88,32 @@ def _aligned(
     return lines
 
 
+def _parts(block: Table, kept: list[int], widths: list[int], columns: int) -> list[list[int]]:
+    """Return the columns of each part of a table of figures, the naming ones in each; none where it is no such table
+    or a part would hold a single figure."""
+    size = dict(zip(kept, widths, strict=True))
+    names = [index for index in kept if block.columns[index].names]
+    figures = [index for index in kept if index not in names]
+    room = columns - sum(size[index] + _GAP for index in names)
+    if not names or any(not block.columns[index].title for index in figures):
+        return []
+    parts: list[list[int]] = [[]]
+    for index in figures:
+        if parts[-1] and sum(size[each] + _GAP for each in [*parts[-1], index]) - _GAP > room:
+            parts.append([])
+        parts[-1].append(index)
+    narrow = any(size[index] > room for index in figures)
+    return [] if narrow or len(parts) == len(figures) else [[*names, *part] for part in parts]
+
+
+def _in_parts(block: Table, parts: list[list[int]], cells: list[_Cells], titles: _Cells, screen: Screen) -> list[Strip]:
+    lines: list[Strip] = []
+    for part in parts:
+        lines += [()] if lines else []
+        lines += _aligned(block, part, cells, titles, _widths(part, cells, titles), screen)
+    return lines
+
+
 def _stacked(block: Table, kept: list[int], cells: list[_Cells], screen: Screen, columns: int) -> list[Strip]:
     """Return each row as a paragraph: its cells one after another, figures with the title of their column."""
     lines: list[Strip] = []
@@ -91,13 +121,16 @@ def _stacked(block: Table, kept: list[int], cells: list[_Cells], screen: Screen,
         if not strips:
             lines += wrapped(strip_of(row.heading, screen), columns)
             continue
-        parts: list[Part] = []
-        for index in kept:
-            if strips[index]:
-                parts += [Part("  ")] if parts else []
-                parts += _named(block.columns[index], screen) if index else ()
-                parts += strips[index]
-        lines += wrapped(tuple(parts), columns, hanging=3)
+        shown = [
+            (*_named(block.columns[index], screen), *strips[index]) if index else strips[index]
+            for index in kept
+            if strips[index]
+        ]
+        first = True
+        for group in gathered(shown, columns - _INDENT, _GAP):
+            rows = wrapped(group, columns - (0 if first else _INDENT), hanging=_INDENT if first else 0)
+            lines += rows if first else [(Part(" " * _INDENT), *row) for row in rows]
+            first = False
     return lines
 
 

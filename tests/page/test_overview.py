@@ -1,0 +1,119 @@
+"""All heads side by side: figures of each, and which are worth opening."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.invented_trace import invented
+from tests.page.recount import section, table, text_of
+from tracer.maths.attention import Head, head
+from tracer.maths.patterns import pattern
+from tracer.maths.visibility import Visibility
+from tracer.page.overview import overview_page
+from tracer.page.record import Facts, Pictures, plain
+
+LOUD = 200.0
+
+
+def looking(targets: list[int]) -> Head:
+    """Return a head in which query i puts all its weight on key targets[i]."""
+    count = len(targets)
+    q = np.zeros((count, count))
+    q[np.arange(count), targets] = LOUD
+    return head(q, np.eye(count), np.eye(count), 1.0, Visibility(tq=count, tk=count))
+
+
+def test_a_head_that_looks_back_by_one() -> None:
+    figures = pattern(looking([0, 0, 1, 2, 3]), [5, 6, 7, 8, 9])
+    assert (figures.previous, figures.own, figures.first) == pytest.approx((1, 0, 0.25))
+    assert figures.entropy == pytest.approx(0)
+    assert figures.distances[:3] == pytest.approx((0, 1, 0))
+
+
+def test_a_head_that_looks_at_itself() -> None:
+    figures = pattern(looking([0, 1, 2]), [5, 6, 7])
+    assert (figures.previous, figures.own) == pytest.approx((0, 1))
+
+
+def test_a_head_that_spreads_its_weight_has_the_entropy_of_equal_weights() -> None:
+    even = head(np.zeros((4, 2)), np.zeros((4, 2)), np.zeros((4, 2)), 1.0, Visibility(tq=4, tk=4))
+    figures = pattern(even, [5, 6, 7, 8])
+    assert figures.entropy == pytest.approx(np.mean([np.log(2), np.log(3), np.log(4)]))
+    assert figures.relative == pytest.approx(1)
+
+
+def test_induction_is_the_weight_after_an_earlier_occurrence_over_the_rows_that_have_one() -> None:
+    ids = [1, 2, 3, 1, 2, 3]  # from the fourth on, each looks at what followed its token before: 1, 2, and 3 (itself 1)
+    figures = pattern(looking([0, 0, 1, 1, 2, 3]), ids)
+    assert figures.repeats == 3
+    assert figures.after_earlier == pytest.approx(1)
+
+
+def test_a_token_right_after_itself_is_no_induction_since_that_is_its_own_place() -> None:
+    figures = pattern(looking([0, 1]), [4, 4])
+    assert (figures.after_earlier, figures.repeats) == (None, 0)
+
+
+def test_the_first_row_has_no_choice_and_is_left_out_of_the_means() -> None:
+    assert pattern(looking([0, 1]), [4, 5]).own == pytest.approx(1)
+    assert pattern(looking([0, 0]), [4, 5]).own == pytest.approx(0)
+
+
+def test_the_weights_by_distance_sum_to_one() -> None:
+    layer = invented(40)
+    q, k, v = (layer.captures[name].array.float64()[:, 0] for name in ("q", "k", "v"))
+    figures = pattern(head(q, k, v, 0.3, Visibility(tq=40, tk=40)), range(40), distances=8)
+    assert figures.distances.sum() == pytest.approx(1)
+
+
+def test_the_picture_keeps_the_largest_weight_of_what_it_stands_for_and_the_mask() -> None:
+    figures = pattern(looking([0, 0, 0, 3]), [1, 2, 3, 4], picture=2)
+    assert figures.picture[1] == pytest.approx((1, 1))
+    assert figures.picture[0, 0] == pytest.approx(1)
+    assert np.isnan(figures.picture[0, 1])
+
+
+def test_blocks_of_rows_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = invented(30)
+    q, k, v = (layer.captures[name].array.float64()[:, 0] for name in ("q", "k", "v"))
+    whole = head(q, k, v, 0.3, Visibility(tq=30, tk=30))
+    expected = pattern(whole, [i % 7 for i in range(30)])
+    monkeypatch.setattr("tracer.maths.patterns._ROWS", 7)
+    found = pattern(whole, [i % 7 for i in range(30)])
+    assert found.previous == pytest.approx(expected.previous)
+    assert found.after_earlier == pytest.approx(expected.after_earlier)
+    np.testing.assert_allclose(found.picture, expected.picture)
+
+
+def test_every_head_has_a_row_and_the_sharpest_is_named_where_none_stands_out() -> None:
+    page = overview_page([invented(12)], "en")
+    rows = table(section(page, "heads"))
+    assert [row["head"] for row in rows] == ["0", "1", "2", "3"]
+    assert "no head favours one kind of place" in text_of(page)
+
+
+def test_heads_worth_opening_are_named_with_why_and_pictured() -> None:
+    layer = invented(9)
+    count = 9
+    strong = np.zeros((count, 4, 8))
+    keys = np.zeros((count, 2, 8))
+    keys[np.arange(count), :, np.arange(count) % 8] = 1
+    strong[np.arange(1, count), 2, (np.arange(1, count) - 1) % 8] = LOUD  # head 2 looks at the key before
+    from tests.invented_trace import array, with_array
+
+    page = overview_page([with_array(with_array(layer, "q", array(strong)), "k", array(keys))], "en")
+    facts = next(block for block in section(page, "worth").blocks if isinstance(block, Facts))
+    assert (plain(facts.rows[0][0]), plain(facts.rows[0][1])[:14]) == ("layer 1 head 2", "previous token")
+    (pictures,) = section(page, "pictures").blocks
+    assert isinstance(pictures, Pictures)
+    assert len(pictures.items) == len(facts.rows)
+    assert "--layer 1 --head 2" in text_of(page)
+
+
+def test_several_layers_stand_in_one_table() -> None:
+    first, other = invented(8), invented(8, seed=1)
+    second = replace(other, request=replace(other.request, layer=2))
+    page = overview_page([first, second], "en")
+    assert [(row["layer"], row["head"]) for row in table(section(page, "heads"))][3:5] == [("1", "3"), ("2", "0")]
+    assert plain(page.title) == "trace qwen3  layers 1–2 · all 8 heads"
