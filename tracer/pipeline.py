@@ -3,32 +3,50 @@
 The only module that knows the order. Must not know: command lines, rendering.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
 from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.checkpoint.open import open_checkpoint
-from tracer.engines.transformers.engine import Progress, Wanted, trace_layer
+from tracer.engines.nanovllm import engine as nano_vllm
+from tracer.engines.transformers import engine as transformers
+from tracer.engines.transformers.engine import Progress, Wanted
 from tracer.errors import InputError
 from tracer.kernels.choose import choose
-from tracer.records import Choice, Request, Token
+from tracer.records import Choice, LayerTrace, Request, Token
 from tracer.result import Trace, look_at
 from tracer.texts import Message, message
 
 MODEL = "qwen3"
-ENGINES = ("transformers",)
+Engine = Callable[[Checkpoint, tuple[Token, ...], Wanted], LayerTrace]
+# The first is the default.
+ENGINES: Mapping[str, Engine] = {"transformers": transformers.trace_layer, "nano-vllm": nano_vllm.trace_layer}
 _DTYPES = {"float64": "F64", "float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 _LONG = {short: long for long, short in _DTYPES.items()}
 
 
 def trace(
+    checkpoint: str | None = None, *, layer: int = 0, head: int = 0, all_heads: bool = False, **asked: Any
+) -> Trace:
+    """Return the trace of one attention head of one layer, run on the model's own code and checked.
+
+    ``all_heads`` keeps what the checks need for every head, so that a saved trace opens at any of them. ``asked`` and
+    what is raised: see trace_layers.
+    """
+    heads = None if all_heads else (head,)
+    return look_at(trace_layers(checkpoint, layers=(layer,), head=head, heads=heads, **asked)[0], head)
+
+
+def trace_layers(
     checkpoint: str | None = None,
     *,
-    revision: str | None = None,
-    layer: int = 0,
+    layers: Sequence[int],
     head: int = 0,
+    heads: Sequence[int] | None = None,
+    revision: str | None = None,
     query: int | None = None,
     prompt: str | None = None,
     tokens: Sequence[int] | None = None,
@@ -37,27 +55,29 @@ def trace(
     kernel: str = "auto",
     device: str = "auto",
     dtype: str = "auto",
-    all_heads: bool = False,
     progress: Progress | None = None,
-) -> Trace:
-    """Return the trace of one attention head of one layer, run on the model's own code and checked.
+) -> tuple[LayerTrace, ...]:
+    """Return the trace of each of ``layers``, ascending, from one pass of the model.
 
     ``checkpoint``: a folder, a hub id, or None for the shipped qwen3-tiny. The prompt is text, or token ids, or by
-    default the checkpoint's own. ``all_heads`` keeps what the checks need for every head, so that a saved trace opens
-    at any of them. Raises InputError for what cannot be done as asked, Unsupported for what cannot be done here.
+    default the checkpoint's own. ``heads`` are those whose eager comparison is kept (None: all); ``head`` is the one
+    that is asked for. Raises InputError for what cannot be done as asked, Unsupported for what cannot be done here.
     """
     if engine not in ENGINES:
         raise InputError("pipeline.engine", engine=engine, known=", ".join(ENGINES))
     opened = open_checkpoint(checkpoint, revision=revision)
-    facts = opened.model_facts(layer)
+    layers = sorted(set(layers))
+    for layer in layers:
+        opened.check_layer(layer)
     opened.check_head(head)
     read = _prompt(opened, prompt, tokens, chat)
     if query is not None and not 0 <= query < len(read):
         raise InputError("pipeline.query_range", query=query, last=len(read) - 1)
     run_dtype = _dtype(opened, dtype)
+    facts = opened.model_facts(layers[0])
     chosen = choose(kernel, device=device, dtype=_LONG[run_dtype.value], head_dim=facts.head_dim)
     request = Request(
-        layer=layer,
+        layer=layers[0],
         head=head,
         query=query,
         token_ids=tuple(token.id for token in read),
@@ -66,9 +86,9 @@ def trace(
         device=Choice(chosen.device, chosen.reason),
         dtype=run_dtype,
     )
-    heads = tuple(range(facts.heads)) if all_heads else (head,)
-    wanted = Wanted(request, chosen, heads, Path(platformdirs.user_cache_dir("tracer")), progress)
-    return look_at(trace_layer(opened, read, wanted), head)
+    kept = tuple(range(facts.heads)) if heads is None else tuple(heads)
+    wanted = Wanted(request, chosen, kept, Path(platformdirs.user_cache_dir("tracer")), progress)
+    return transformers.trace_layers(opened, read, wanted, layers)
 
 
 def _prompt(opened: Checkpoint, prompt: str | None, tokens: Sequence[int] | None, chat: bool) -> tuple[Token, ...]:

@@ -5,10 +5,10 @@ Must not know: how it was made, how it is shown.
 
 from dataclasses import dataclass
 
+from tracer.checks.reference import reference
 from tracer.checks.suite import run_checks
 from tracer.errors import InputError
-from tracer.maths.attention import Head, head
-from tracer.maths.visibility import Visibility
+from tracer.maths.attention import Head
 from tracer.records import Check, LayerTrace, Status
 
 
@@ -34,10 +34,5 @@ def look_at(layer: LayerTrace, number: int) -> Trace:
     """Return one head of a traced layer, recomputed in float64 from its captures, with its checks."""
     if not 0 <= number < layer.model.heads:
         raise InputError("checkpoint.head_range", head=number, last=layer.model.heads - 1)
-    q, k, v = (layer.captures[name].array for name in ("q", "k", "v"))
-    kv = layer.model.kv_head(number)
-    window = layer.model.window
-    visibility = Visibility(tq=q.shape[0], tk=k.shape[0], causal=True, left=None if window is None else window - 1)
-    scale = float(layer.scale.value) if layer.scale.value is not None else layer.model.head_dim**-0.5
-    reference = head(q[:, number].float64(), k[:, kv].float64(), v[:, kv].float64(), scale, visibility)
-    return Trace(layer, number, reference, run_checks(layer, number, reference))
+    recomputed = reference(layer, number)
+    return Trace(layer, number, recomputed, run_checks(layer, number, recomputed))

@@ -488,7 +488,7 @@ def nan_everywhere(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Ten
 @pytest.mark.parametrize(
     ("change", "id", "reason"),
     [
-        ({"change": lineage(linked=False)}, "scale.lineage", "the source does not show that self.scaling reads"),
+        ({"change": lineage(linked=False, same_object=None)}, "scale.lineage", "the source does not show that self.scaling reads"),
         ({"change": lineage(seen=False)}, "scale.lineage", "qwen3.py:2:4 did not run inside the asked layer"),
         (
             {"change": lambda trace: replace(trace, scale=replace(trace.scale, hops=()))},

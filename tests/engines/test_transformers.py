@@ -13,7 +13,7 @@ import torch
 from tests.conftest import random_model
 from tracer.checkpoint.open import open_checkpoint
 from tracer.engines.arrays import to_array
-from tracer.engines.transformers.engine import Wanted, trace_layer
+from tracer.engines.transformers.engine import Wanted, trace_layer, trace_layers
 from tracer.kernels.choose import choose
 from tracer.records import Choice, LayerTrace, Request, Token
 from tracer.texts import message
@@ -198,3 +198,20 @@ def _interrupted(folder: Path) -> None:
             raise KeyboardInterrupt
 
     trace_layer(checkpoint, (), dataclasses.replace(Wanted(request, chosen, (0,)), progress=interrupt))
+
+
+def test_several_layers_of_one_pass_equal_a_pass_for_each(make_checkpoint: Callable[..., Path]) -> None:
+    checkpoint = open_checkpoint(str(make_checkpoint()))
+    why = Choice("", message("pipeline.engine_default"))
+    request = Request(0, 1, None, prompt(9), why, why, why, Choice("F32", why.reason))
+    chosen = choose("cpu-flash", device="cpu", dtype="float32", head_dim=16)
+    tokens = tuple(Token(id, b"", None) for id in prompt(9))
+    together = trace_layers(checkpoint, tokens, Wanted(request, chosen, (0, 1), _CACHE), (0, 2))
+    for trace in together:
+        alone = run(make_checkpoint(), trace.request.layer, prompt(9))
+        assert set(trace.captures) == set(alone.captures)
+        assert all(trace.captures[name].array.same_bits(alone.captures[name].array) for name in alone.captures)
+        assert trace.kernel.output.same_bits(alone.kernel.output)
+        assert trace.effects.changed == alone.effects.changed
+        assert all(hop.same_object for hop in trace.scale.hops)  # each layer's own float, though all are equal
+    assert [trace.request.layer for trace in together] == [0, 2]

@@ -9,7 +9,7 @@ import importlib
 import inspect
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType, ModuleType
@@ -68,10 +68,13 @@ class Instrumentation:
             _RUNNING.release()
 
 
-def instrument(table: Table, anchors: Iterable[str]) -> Instrumentation:
-    """Return instrumented code for the functions that hold ``anchors``; imports their modules.
+def instrument(
+    table: Table, anchors: Iterable[str], modules: Mapping[str, ModuleType] | None = None
+) -> Instrumentation:
+    """Return instrumented code for the functions that hold ``anchors``.
 
-    Raises Unsupported where a loaded function was not compiled from the file that was read.
+    ``modules`` are the loaded modules by dotted name; where it is None they are imported. Raises Unsupported where a
+    loaded function was not compiled from the file that was read.
     """
     by_span: dict[str, dict[Span, list[str]]] = defaultdict(lambda: defaultdict(list))
     for id in anchors:
@@ -86,12 +89,13 @@ def instrument(table: Table, anchors: Iterable[str]) -> Instrumentation:
             wraps.append((span, f"{PROBE}({len(probes)}, (", "))"))
             probes.append(tuple(ids))
         scopes = sorted({table.anchors[id].scope for ids in spans.values() for id in ids})
-        functions += _patches(file, splice(file.text, wraps), scopes)
+        name = file.member.removesuffix(".py").replace("/", ".")
+        module = importlib.import_module(name) if modules is None else modules[name]
+        functions += _patches(file, module, splice(file.text, wraps), scopes)
     return Instrumentation(tuple(functions), tuple(probes))
 
 
-def _patches(file: SourceFile, spliced: str, scopes: list[str]) -> list[Patched]:
-    module = importlib.import_module(file.member.removesuffix(".py").replace("/", "."))
+def _patches(file: SourceFile, module: ModuleType, spliced: str, scopes: list[str]) -> list[Patched]:
     original = compile(file.source, str(file.file), "exec", dont_inherit=True)
     probed = compile(spliced, str(file.file), "exec", dont_inherit=True)
     patches = []

@@ -6,7 +6,7 @@ mean.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,13 +21,24 @@ class Seen:
     value: Any
 
 
-class Recorder:
+class Sightings:
+    """What probes saw, in the order they saw it."""
+
+    def __init__(self, seen: Iterable[Seen] = ()) -> None:
+        self.seen = list(seen)
+
+    def values(self, anchor: str, window: str) -> list[Any]:
+        """Return what the probe of ``anchor`` saw in ``window``, in order."""
+        return [seen.value for seen in self.seen if seen.anchor == anchor and seen.window == window]
+
+
+class Recorder(Sightings):
     """Collects what probes see. Belongs to the thread that made it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._thread = threading.get_ident()
         self._window: str | None = None
-        self.seen: list[Seen] = []
 
     @property
     def window(self) -> str | None:
@@ -58,9 +69,10 @@ class Recorder:
             kept = _copied(value)
             self.seen.extend(Seen(anchor, window, kept) for anchor in anchors)
 
-    def values(self, anchor: str, window: str) -> list[Any]:
-        """Return what the probe of ``anchor`` saw in ``window``, in order."""
-        return [seen.value for seen in self.seen if seen.anchor == anchor and seen.window == window]
+    def drain(self) -> list[Seen]:
+        """Return what was seen since the last time, and keep it no longer."""
+        seen, self.seen = self.seen, []
+        return seen
 
 
 def _copied(value: Any) -> Any:

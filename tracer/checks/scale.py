@@ -40,14 +40,16 @@ def value(subject: Subject) -> Check:
 
 
 def lineage(subject: Subject) -> Check:
-    """Return ``scale.lineage``: the source links every hop to the one before it, and the run saw one object in all.
+    """Return ``scale.lineage``: every hop is joined to the one before it, by the source or by being the same object.
 
-    A first hop that was not seen to run is the constructor of a model that was there before: its value stands for it.
+    Where a call goes through a variable the source does not say which function runs; the one float object that was seen
+    on both sides does. A first hop that was not seen to run is the constructor of a model that was there before: its
+    value stands for it.
     """
     hops = subject.trace.scale.hops
     given = subject.trace.scale.value
     differs = next((hop for hop in hops if hop.same_object is False or not _same(hop, given)), None)
-    unlinked = next((hop for hop in hops if not hop.linked), None)
+    unlinked = next((hop for hop in hops if not (hop.linked or hop.same_object)), None)
     unseen = next((hop for hop in hops[1:] if not hop.seen), None)
     if not hops:
         status, reason, site = Status.NOT_TESTABLE, say("scale_lineage_none"), subject.trace.kernel.site

@@ -4,13 +4,13 @@ own sdpa and eager paths, in one layout ([T, heads, D]).
 Must not know: how the model is run, what is shown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracer.capture.recorder import Recorder
+from tracer.capture.recorder import Sightings
 from tracer.engines.arrays import dtype_name, to_array
-from tracer.engines.transformers.lending import KernelWatch
+from tracer.engines.transformers.lending import KernelSeen
 from tracer.errors import Unsupported
 from tracer.records import Capture, KernelCall, Site
 from tracer.source.anchors import Table
@@ -49,11 +49,11 @@ class Attention:
         }
 
 
-def from_kernel(table: Table, watch: KernelWatch) -> Attention:
+def from_kernel(table: Table, calls: Sequence[KernelSeen]) -> Attention:
     """Return the call that a watched kernel saw; raises Unsupported unless it was called exactly once."""
-    if len(watch.seen) != 1:
-        raise Unsupported("engine.kernel_calls", count=len(watch.seen))
-    (seen,) = watch.seen
+    if len(calls) != 1:
+        raise Unsupported("engine.kernel_calls", count=len(calls))
+    (seen,) = calls
     given = dict(seen.arguments)
     return Attention(
         function="flash_attn_varlen_func",
@@ -64,25 +64,25 @@ def from_kernel(table: Table, watch: KernelWatch) -> Attention:
         lse=seen.lse,
         scale=given["softmax_scale"],
         causal=given["causal"],
-        arguments={name: _plain(value) for name, value in given.items()},
+        arguments={name: plain(value) for name, value in given.items()},
         site=table.site("kernel.call"),
         sites={name: table.site(f"kernel.{name}") for name in _LETTERS},
     )
 
 
-def from_interface(table: Table, way: str, recorder: Recorder) -> Attention:
+def from_interface(table: Table, way: str, seen: Sightings) -> Attention:
     """Return the call of transformers' attention interface on its sdpa or eager path.
 
     Queries, keys and values are taken at the interface's arguments: the sdpa path may repeat, crop or pack them after.
     """
-    q, k, v = (_tokens_first(_only(recorder, f"attention.interface.{name}")) for name in _LETTERS)
-    output, _ = _only(recorder, "attention.interface")
-    mask = _only(recorder, "attention.interface.mask")
-    scale = _only(recorder, f"scale.{way}")
-    arguments = {"attention_mask": _plain(mask), "scaling": scale}
+    q, k, v = (_tokens_first(_only(seen, f"attention.interface.{name}")) for name in _LETTERS)
+    output, _ = _only(seen, "attention.interface")
+    mask = _only(seen, "attention.interface.mask")
+    scale = _only(seen, f"scale.{way}")
+    arguments = {"attention_mask": plain(mask), "scaling": scale}
     causal = None
     if way == "sdpa":
-        causal = _only(recorder, "causal.sdpa")
+        causal = _only(seen, "causal.sdpa")
         arguments["is_causal"] = causal
     function = "torch.nn.functional.scaled_dot_product_attention" if way == "sdpa" else "eager_attention_forward"
     return Attention(
@@ -100,8 +100,8 @@ def from_interface(table: Table, way: str, recorder: Recorder) -> Attention:
     )
 
 
-def _only(recorder: Recorder, anchor: str) -> Any:
-    values = recorder.values(anchor, "attention")
+def _only(seen: Sightings, anchor: str) -> Any:
+    values = seen.values(anchor, "attention")
     if len(values) != 1:
         raise Unsupported("engine.seen_times", anchor=anchor, count=len(values))
     return values[0]
@@ -112,7 +112,7 @@ def _tokens_first(tensor: Any) -> Any:
     return tensor[0].transpose(0, 1).contiguous()
 
 
-def _plain(value: Any) -> object:
+def plain(value: Any) -> object:
     """Return an argument as JSON can hold it: small integer tensors by value, others by shape and dtype."""
     if not hasattr(value, "detach"):
         return list(value) if isinstance(value, tuple) else value

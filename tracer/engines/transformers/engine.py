@@ -7,20 +7,20 @@ lent kernel, look at what moves when that attention is run again, and hand on pl
 import importlib
 import importlib.metadata
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tracer.capture.instrument import Instrumentation, instrument
-from tracer.capture.recorder import Recorder
+from tracer.capture.recorder import Recorder, Seen, Sightings
 from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.engines.arrays import to_array, torch_dtype
 from tracer.engines.transformers import steps, streaming
 from tracer.engines.transformers.attention import from_interface, from_kernel
 from tracer.engines.transformers.effects import Call, observe
-from tracer.engines.transformers.lending import KernelWatch, lent, quiet_cast
+from tracer.engines.transformers.lending import KernelSeen, KernelWatch, lent, quiet_cast
 from tracer.errors import Unsupported
 from tracer.kernels.choose import ChosenKernel
 from tracer.records import Capture, LayerTrace, Request, Token
@@ -45,47 +45,74 @@ class Wanted:
 
 
 def trace_layer(checkpoint: Checkpoint, tokens: tuple[Token, ...], wanted: Wanted) -> LayerTrace:
-    """Return the trace of one layer, all heads. Raises Unsupported where the source is not laid out as known."""
+    """Return the trace of the requested layer, all heads (see trace_layers)."""
+    return trace_layers(checkpoint, tokens, wanted, (wanted.request.layer,))[0]
+
+
+def trace_layers(
+    checkpoint: Checkpoint, tokens: tuple[Token, ...], wanted: Wanted, layers: Sequence[int]
+) -> tuple[LayerTrace, ...]:
+    """Return the trace of each of ``layers`` (ascending), all heads, from one pass that stops after the last.
+
+    Raises Unsupported where the source is not laid out as known.
+    """
     way = _WAYS[wanted.kernel.kind]
     defined = anchors.definitions("transformers")
     sources = {key: files.installed("transformers", member) for key, member in defined.files.items()}
     table = anchors.table(defined, sources, wanted.cache)
-    model = checkpoint.model_facts(wanted.request.layer)
+    paths = {value: lineage.path(table, defined.paths[value][way]) for value in ("scale", "causal")}
     run = _Run(checkpoint, wanted, Recorder(), instrument(table, steps.probed(table, way)))
+    traces = []
     with run.kernel():
-        call = run.forward()
-        attention = from_kernel(table, run.watch) if run.watch else from_interface(table, way, run.recorder)
-        effects = observe(call, attention.q, attention.k, attention.v, attention.scale, model.window, wanted.heads)
-    captured = steps.captures(table, way, run.recorder)
-    hidden = Capture("hidden", "x", ("B", "T", "C"), to_array(call.hidden), table.site("attention.hidden"), "x")
-    received = {"scale": attention.scale, "causal": attention.causal}
-    paths = {
-        value: steps.lineage(table, lineage.path(table, defined.paths[value][way]), run.recorder, received[value])
-        for value in received
-    }
-    return LayerTrace(
-        request=wanted.request,
-        versions=_versions(),
-        checkpoint=checkpoint.facts(),
-        model=model,
-        tokens=tokens,
-        scale=paths["scale"],
-        causal=paths["causal"],
-        kernel=attention.record(wanted.kernel.provider),
-        captures={"hidden": hidden, **captured, **attention.inputs()},
-        effects=effects,
-        warnings=checkpoint.warnings,
-    )
+        for caught in run.forward(layers):
+            facts = checkpoint.model_facts(caught.layer)
+            attention = from_kernel(table, caught.kernel) if run.watch else from_interface(table, way, caught.seen)
+            effects = observe(
+                caught.call, attention.q, attention.k, attention.v, facts.head_dim**-0.5, facts.window, wanted.heads
+            )
+            hidden = to_array(caught.call.hidden)
+            received = {"scale": attention.scale, "causal": attention.causal}
+            followed = {value: steps.lineage(table, paths[value], caught.seen, received[value]) for value in received}
+            traces.append(
+                LayerTrace(
+                    request=replace(wanted.request, layer=caught.layer),
+                    versions=_versions(),
+                    checkpoint=checkpoint.facts(),
+                    model=facts,
+                    tokens=tokens,
+                    scale=followed["scale"],
+                    causal=followed["causal"],
+                    kernel=attention.record(wanted.kernel.provider),
+                    captures={
+                        "hidden": Capture("hidden", "x", ("B", "T", "C"), hidden, table.site("attention.hidden"), "x"),
+                        **steps.captures(table, way, caught.seen),
+                        **attention.inputs(),
+                    },
+                    effects=effects,
+                    warnings=checkpoint.warnings,
+                )
+            )
+    return tuple(traces)
+
+
+@dataclass(frozen=True)
+class _Caught:
+    """What the windows of one layer caught; ``seen`` begins with what was seen before any layer ran."""
+
+    layer: int
+    call: Call
+    seen: Sightings
+    kernel: list[KernelSeen]
 
 
 class _Run:
-    """One run: the recorder, the kernel's watch and the forward pass up to the asked layer's attention."""
+    """One run: the recorder, the kernel's watch and the forward pass up to the last asked layer's attention."""
 
     def __init__(self, checkpoint: Checkpoint, wanted: Wanted, recorder: Recorder, code: Instrumentation) -> None:
         self._checkpoint = checkpoint
         self._wanted = wanted
         self._code = code
-        self.recorder = recorder
+        self._recorder = recorder
         varlen = wanted.kernel.varlen
         self.watch = KernelWatch(varlen, recorder) if varlen is not None else None
 
@@ -100,28 +127,28 @@ class _Run:
         with lent(utils, self.watch, dense), quiet_cast(utils):
             yield
 
-    def forward(self) -> Call:
-        """Return the asked layer's attention call, after running the model to its end under instrumented code."""
+    def forward(self, layers: Sequence[int]) -> list[_Caught]:
+        """Return each asked layer's attention call, after running the model to the last under instrumented code."""
         import torch
 
         request, kernel = self._wanted.request, self._wanted.kernel
-        dtype = torch_dtype(request.dtype.value)
-        self._checkpoint.require_layers(request.layer)
+        dtype, last = torch_dtype(request.dtype.value), layers[-1]
+        self._checkpoint.require_layers(last)
         rows = self._checkpoint.embedding_rows(request.token_ids, dtype).to(kernel.device)[None]
-        with self._code.swapped(self.recorder), torch.no_grad():
-            with self.recorder.during("construct"):
-                model = streaming.build(self._checkpoint, request.layer, kernel.attn_implementation, kernel.device)
-            streaming.fill_on_demand(model, self._checkpoint, dtype, kernel.device)
-            caught = self._watch_modules(model)
+        with self._code.swapped(self._recorder), torch.no_grad():
+            with self._recorder.during("construct"):
+                model = streaming.build(self._checkpoint, last, kernel.attn_implementation, kernel.device)
+            streaming.fill_on_demand(model, self._checkpoint, dtype, kernel.device, kept=layers)
+            caught = self._watch_modules(model, layers)
             try:
                 model(inputs_embeds=rows, use_cache=False, **self._sequence(rows))
             except streaming.Reached:
                 pass
             finally:
-                self.recorder.close()
-        if not caught:
-            raise Unsupported("engine.not_reached", layer=request.layer)
-        return caught[0]
+                self._recorder.close()
+        if len(caught) != len(layers):
+            raise Unsupported("engine.not_reached", layer=last)
+        return caught
 
     def _sequence(self, rows: Any) -> dict[str, Any]:
         """Return what makes transformers' flash path call the varlen kernel: one sequence, its bounds given."""
@@ -133,33 +160,43 @@ class _Run:
         bounds = torch.tensor([0, length], dtype=torch.int32, device=rows.device)
         return {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds, "max_length_q": length, "max_length_k": length}
 
-    def _watch_modules(self, model: Any) -> list[Call]:
-        """Open a window around the rotary embedding and the asked attention; the latter's end stops the model."""
-        caught: list[Call] = []
-        attention = model.layers[-1].self_attn
-        entered: dict[str, Any] = {}
-
-        def enter(_module: Any, _args: Any, kwargs: dict[str, Any]) -> None:
-            entered.update(kwargs, hidden_states=kwargs["hidden_states"].detach().clone())
-            self.recorder.open("attention")
-
-        def leave(module: Any, _args: Any, output: Any) -> None:
-            self.recorder.close()
-            for hook in hooks:
-                hook.remove()
-            hidden = entered.pop("hidden_states")
-            caught.append(Call(module, hidden, dict(entered), output[0].detach().clone()))
-            raise streaming.Reached
-
-        # Both go once the attention has ended: running it again must be an ordinary call.
-        hooks = [attention.register_forward_pre_hook(enter, with_kwargs=True), attention.register_forward_hook(leave)]
-        model.rotary_emb.register_forward_pre_hook(lambda *_: self.recorder.open("rope"))
-        model.rotary_emb.register_forward_hook(lambda *_: self.recorder.close())
+    def _watch_modules(self, model: Any, layers: Sequence[int]) -> list[_Caught]:
+        """Open a window around the rotary embedding and each asked attention; the last one's end stops the model."""
+        model.rotary_emb.register_forward_pre_hook(lambda *_: self._recorder.open("rope"))
+        model.rotary_emb.register_forward_hook(lambda *_: self._recorder.close())
+        caught: list[_Caught] = []
+        before: list[Seen] = []
+        for index in layers:
+            self._watch_attention(model.layers[index].self_attn, index, index == layers[-1], before, caught)
         if self._wanted.progress is not None:
             report, total = self._wanted.progress, len(model.layers)
             for index, layer in enumerate(model.layers):
                 layer.register_forward_pre_hook(lambda *_, done=index: report(done, total))
         return caught
+
+    def _watch_attention(
+        self, attention: Any, layer: int, last: bool, before: list[Seen], caught: list[_Caught]
+    ) -> None:
+        entered: dict[str, Any] = {}
+
+        def enter(_module: Any, _args: Any, kwargs: dict[str, Any]) -> None:
+            entered.update(kwargs, hidden_states=kwargs["hidden_states"].detach().clone())
+            before.extend(self._recorder.drain())  # the constructors and the rotary embedding, once
+            self._recorder.open("attention")
+
+        def leave(module: Any, _args: Any, output: Any) -> None:
+            self._recorder.close()
+            for hook in hooks:
+                hook.remove()
+            hidden = entered.pop("hidden_states")
+            call = Call(module, hidden, dict(entered), output[0].detach().clone())
+            seen = Sightings([*before, *self._recorder.drain()])
+            caught.append(_Caught(layer, call, seen, self.watch.drain() if self.watch else []))
+            if last:
+                raise streaming.Reached
+
+        # Both go once the attention has ended: running it again must be an ordinary call.
+        hooks = [attention.register_forward_pre_hook(enter, with_kwargs=True), attention.register_forward_hook(leave)]
 
 
 def _versions() -> dict[str, str]:

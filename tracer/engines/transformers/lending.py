@@ -59,6 +59,11 @@ class KernelWatch:
 
         return flash_attn_varlen_func
 
+    def drain(self) -> list[KernelSeen]:
+        """Return the calls seen since the last time, and keep them no longer."""
+        seen, self.seen = self.seen, []
+        return seen
+
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         if self._recorder.window is None:
             return self._function(*args, **kwargs)

@@ -6,7 +6,7 @@ Must not know: how the model is loaded or run.
 from dataclasses import dataclass
 from typing import Any
 
-from tracer.capture.recorder import Recorder
+from tracer.capture.recorder import Sightings
 from tracer.engines.arrays import to_array
 from tracer.records import Capture, Hop, Lineage
 from tracer.source.anchors import Table
@@ -65,11 +65,11 @@ def probed(table: Table, way: str) -> list[str]:
     ]
 
 
-def captures(table: Table, way: str, recorder: Recorder) -> dict[str, Capture]:
+def captures(table: Table, way: str, seen: Sightings) -> dict[str, Capture]:
     """Return the captured steps by name."""
     found = {}
     for step in steps(way):
-        values = recorder.values(step.anchor, step.window)
+        values = seen.values(step.anchor, step.window)
         if values:
             found[step.name] = Capture(
                 step.name, step.symbol, step.axes, to_array(values[0]), table.site(step.anchor), step.formula
@@ -77,7 +77,7 @@ def captures(table: Table, way: str, recorder: Recorder) -> dict[str, Capture]:
     return found
 
 
-def lineage(table: Table, hops: tuple[StaticHop, ...], recorder: Recorder, received: float | bool | None) -> Lineage:
+def lineage(table: Table, hops: tuple[StaticHop, ...], seen: Sightings, received: float | bool | None) -> Lineage:
     """Return a value's path with what each hop held at run time. ``received`` is what the kernel was given.
 
     Identity is told for floats only: one float object travels from the definition to the kernel, while True and False
@@ -85,7 +85,7 @@ def lineage(table: Table, hops: tuple[StaticHop, ...], recorder: Recorder, recei
     """
     joined = []
     for hop in hops:
-        values = [_held(value, hop.binds) for value in _seen(recorder, hop.anchor.id)]
+        values = [_held(value, hop.binds) for value in _seen(seen, hop.anchor.id)]
         same = next((value for value in values if value is received), None) if isinstance(received, float) else None
         value = same if same is not None else (values[-1] if values else None)
         joined.append(
@@ -101,8 +101,8 @@ def lineage(table: Table, hops: tuple[StaticHop, ...], recorder: Recorder, recei
     return Lineage(received, hops[0].anchor.code, tuple(joined))
 
 
-def _seen(recorder: Recorder, anchor: str) -> list[Any]:
-    return [seen.value for seen in recorder.seen if seen.anchor == anchor]
+def _seen(seen: Sightings, anchor: str) -> list[Any]:
+    return [one.value for one in seen.seen if one.anchor == anchor]
 
 
 def _held(value: Any, binds: str) -> Any:
