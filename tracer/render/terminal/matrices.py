@@ -56,7 +56,7 @@ def matrix(block: Matrix, screen: Screen, columns: int, compact: bool = False) -
 
 
 def _measured(block: Matrix, screen: Screen, columns: int, compact: bool) -> _Grid:
-    longest = 0 if compact else _SHORT_LABEL if columns < 60 else _LONGEST_LABEL
+    longest = 0 if compact else min(_SHORT_LABEL if columns < 60 else _LONGEST_LABEL, columns // 3)
     digits = max((len(label.position) for label in block.rows), default=0)
     labels = tuple(_row_label(label, digits, longest, screen) for label in block.rows)
     widths = []
@@ -72,7 +72,8 @@ def _measured(block: Matrix, screen: Screen, columns: int, compact: bool) -> _Gr
 
 
 def _row_label(label: Label, digits: int, longest: int, screen: Screen) -> Strip:
-    room = longest if label.position else max(longest, _LONGEST_LABEL)  # what is no token is not recognised when cut
+    # What is no token is not recognised when it is cut.
+    room = longest if label.position or longest < _SHORT_LABEL else _LONGEST_LABEL
     text = cut(spelt(label.text, screen.encoding), room, spelt("…", screen.encoding)) if longest else ""
     number = f"{label.position:>{digits}} " if digits else ""
     look = Role.TOKEN if label.position else Role.STRONG
