@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from tracer.texts import LANGUAGES, Message, message
 
 MODELS = ("qwen3",)
-ENGINES = ("transformers",)
+ENGINES = ("transformers", "nano-vllm")
 KERNELS = ("auto", "flash-attn", "cpu-flash", "sdpa", "eager")
 DEVICES = ("auto", "cpu", "cuda")
 DTYPES = ("auto", "float64", "float32", "bfloat16", "float16")

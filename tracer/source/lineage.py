@@ -37,8 +37,9 @@ def _reads(before: StaticHop, anchor: Anchor) -> bool:
         same_class = before.anchor.scope.rsplit(".", 1)[0] == anchor.scope.rsplit(".", 1)[0]
         return same_class and before.binds in read
     if before.binds.endswith("="):
-        name = before.binds[:-1]
-        return before.anchor.callee == anchor.scope and name in anchor.parameters and name in read
+        name, called = before.binds[:-1], before.anchor.callee
+        reached = anchor.scope in (called, f"{called}.__init__")  # a class is called through its constructor
+        return reached and name in anchor.parameters and name in read
     return before.anchor.scope == anchor.scope and before.binds in read
 
 

@@ -1,0 +1,46 @@
+"""The kernel call of nano-vllm as a record, in the layout of every engine: q [Tq, H, D], k and v [Tk, K, D].
+
+Must not know: how the model is run, what is shown.
+"""
+
+from tracer.engines.nanovllm.kernels import Watched
+from tracer.engines.transformers.attention import Attention, plain
+from tracer.errors import Unsupported
+from tracer.source.anchors import Table
+
+_LETTERS = ("q", "k", "v")
+
+
+def from_kernel(table: Table, watched: tuple[Watched, ...]) -> Attention:
+    """Return the one call that the asked layer made; raises Unsupported unless there was exactly one.
+
+    With a block table keys and values are the cached ones of the only sequence, in its order.
+    """
+    calls = [(kernel.name, seen) for kernel in watched for seen in kernel.seen]
+    if len(calls) != 1:
+        raise Unsupported("engine.kernel_calls", count=len(calls))
+    ((function, seen),) = calls
+    given = dict(seen.arguments)
+    decode = function == "flash_attn_with_kvcache"
+    q, k, v = (given.pop(name) for name in (("q", "k_cache", "v_cache") if decode else _LETTERS))
+    output, lse = seen.output, seen.lse
+    if decode:
+        q, output, lse = q[0], output[0], lse[0]
+    pages = given["block_table"]
+    if pages is not None:
+        length = int(given["cache_seqlens"][0]) if decode else int(given["cu_seqlens_k"][-1])
+        k, v = (cache[pages[0].long()].flatten(0, 1)[:length] for cache in (k, v))
+    way = "decode" if decode else "kernel"
+    return Attention(
+        function=function,
+        q=q,
+        k=k,
+        v=v,
+        output=output,
+        lse=lse,
+        scale=given["softmax_scale"],
+        causal=given["causal"],
+        arguments={name: plain(value) for name, value in given.items()},
+        site=table.site(f"{way}.call"),
+        sites={name: table.site(f"{way}.{name}") for name in _LETTERS},
+    )
