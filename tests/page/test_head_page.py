@@ -35,6 +35,13 @@ def test_what_ran_is_said_with_the_reason_of_every_choice() -> None:
     assert "float32 on cpu as stored in the checkpoint" in text
 
 
+def test_a_long_prompt_is_cut_between_characters_and_what_is_left_out_is_counted() -> None:
+    text = text_of(page(invented(45)))
+    assert "45 tokens to│␣be│␣西│<b>│to│" in text
+    assert "to│␣be│␣西│<b> … 5 more" in text
+    assert "⟨" not in text.split("code run")[0]
+
+
 @pytest.mark.parametrize(
     ("kind", "link", "said"),
     [

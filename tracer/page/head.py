@@ -4,7 +4,7 @@ All wording and rounding happens below this module. Must not know: any output fo
 """
 
 from tracer.page import checks, header, kernel, matrices, steps, walk
-from tracer.page.record import Column, Facts, Page, Piece, Role, Row, Section, Table, line
+from tracer.page.record import Column, Facts, Page, Piece, Prose, Role, Row, Section, Table, line
 from tracer.page.tokens import Shown, shown
 from tracer.page.window import Window, window
 from tracer.page.wording import Words, muted
@@ -35,7 +35,7 @@ def head_page(trace: Trace, language: str, *, query: int | None = None, size: in
         sections += [
             steps.projections(say, layer),
             kernel.call(say, layer),
-            matrices.inside(say, reference, names, part),
+            matrices.inside(say, reference, names, part, kernel.way(layer)),
             matrices.output(say, reference, names, part, after),
             _tokens(say, names, part),
         ]
@@ -44,7 +44,9 @@ def head_page(trace: Trace, language: str, *, query: int | None = None, size: in
     sections += [checks.warnings(say, layer.warnings), checks.checks(say, trace.checks), _next(say, trace, query)]
     where = {"layer": layer.request.layer, "head": trace.head, "kv": kv_head}
     title = (
-        say("title", model=MODEL, **where) if query is None else say("title_query", model=MODEL, query=query, **where)
+        say("title", model=MODEL, **where)
+        if query is None
+        else say("title_query", model=MODEL, query=query, token=names[query].text, **where)
     )
     return Page(
         "head" if query is None else "query",
@@ -74,7 +76,9 @@ def _tokens(say: Words, names: tuple[Shown, ...], part: Window) -> Section:
         Column(say("column_id"), numeric=True),
         Column(say("column_bytes")),
     )
-    return Section("tokens", "", line(say("tokens_heading")), (Table(columns, rows, flow=True),))
+    return Section(
+        "tokens", "", line(say("tokens_heading")), (Table(columns, rows, flow=True), Prose(muted(say("tokens_legend"))))
+    )
 
 
 def _next(say: Words, trace: Trace, query: int | None) -> Section:

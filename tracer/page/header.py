@@ -7,6 +7,7 @@ from tracer.page import tokens
 from tracer.page.record import Facts, Line, Piece, Role, Section, line
 from tracer.page.wording import Words, muted
 from tracer.records import Check, LayerTrace, Status
+from tracer.texts import Message
 
 MARKS = {Status.PASS: ("✓", Role.PASS), Status.FAIL: ("✗", Role.FAIL), Status.NOT_TESTABLE: ("?", Role.UNTESTED)}
 _LONGEST_PROMPT = 40
@@ -49,11 +50,11 @@ def _checkpoint(say: Words, layer: LayerTrace) -> Line:
 
 
 def _prompt(say: Words, layer: LayerTrace) -> Line:
-    groups = tokens.groups(layer.tokens[:_LONGEST_PROMPT])
+    groups = [group for group in tokens.groups(layer.tokens) if group.last < _LONGEST_PROMPT]
     pieces: list[Piece] = []
     for group in groups:
         pieces += [Piece(group.text, Role.TOKEN), Piece("│", Role.MUTED)]
-    more = len(layer.tokens) - _LONGEST_PROMPT
+    more = len(layer.tokens) - (groups[-1].last + 1 if groups else 0)
     end = [Piece(say("more_tokens", count=more), Role.MUTED)] if more > 0 else []
     count = Piece(say.count("token_count", len(layer.tokens)), Role.STRONG)
     return line(count, "  ", *pieces[:-1], *end)
@@ -85,7 +86,5 @@ def _numbers(say: Words, layer: LayerTrace) -> Line:
     return line(what, "  ", *muted(say.of(dtype.reason)))
 
 
-def _chosen(say: Words, what: str, reason: object) -> Line:
-    from tracer.texts import Message
-
-    return line(Piece(what, Role.STRONG), "  ", *muted(say.of(reason) if isinstance(reason, Message) else ""))
+def _chosen(say: Words, what: str, reason: Message) -> Line:
+    return line(Piece(what, Role.STRONG), "  ", *muted(say.of(reason)))

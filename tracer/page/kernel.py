@@ -23,7 +23,7 @@ def call(say: Words, layer: LayerTrace) -> Section:
     """Return step 4."""
     function = layer.kernel.function
     blocks: list[Block] = [
-        Prose(line(say("call_lead", function=function, provider=layer.kernel.provider))),
+        Prose(line(say(f"call_lead_{way(layer)}", function=function, provider=layer.kernel.provider))),
         excerpt([Pointed(layer.kernel.site, label(say, "call"))]),
         _arguments(say, layer),
     ]
@@ -33,6 +33,12 @@ def call(say: Words, layer: LayerTrace) -> Section:
     blocks += [*_path(say, "scale", layer.scale), Prose(muted(say("path_legend")))]
     blocks += _path(say, "causal" if layer.causal.value is not None else "mask", layer.causal)
     return Section("call", "4", line(say("call_heading")), tuple(blocks))
+
+
+def way(layer: LayerTrace) -> str:
+    """Return how attention was computed: flash, sdpa or eager."""
+    kind = layer.request.kernel.value
+    return kind if kind in ("sdpa", "eager") else "flash"
 
 
 def _arguments(say: Words, layer: LayerTrace) -> Table:

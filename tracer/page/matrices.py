@@ -19,10 +19,10 @@ MASKED = Piece("·", Role.MASKED)
 _OUTPUT_SHOWN = 6
 
 
-def inside(say: Words, reference: Head, names: tuple[Shown, ...], window: Window) -> Section:
-    """Return steps 5 and 6: the scores and the weights of a window."""
+def inside(say: Words, reference: Head, names: tuple[Shown, ...], window: Window, way: str) -> Section:
+    """Return steps 5 and 6: the scores and the weights of a window. ``way``: flash, sdpa or eager."""
     scores, weights = _scores(say, reference, names, window), _weights(say, reference, names, window)
-    blocks: list[Block] = [Prose(line(say("inside_lead")))]
+    blocks: list[Block] = [Prose(line(say(f"inside_lead_{way}")))]
     stated = window.stated(say)
     if stated:
         blocks.append(Prose(line(Piece(stated, Role.STRONG))))

@@ -34,7 +34,7 @@ def _code(row: CodeLine, digits: int, room: int, screen: Screen) -> list[Strip]:
     if not row.number:
         return [(_gutter(spelt(row.text, screen.encoding), digits, screen),)]
     lines: list[Strip] = []
-    lanes = _lanes(row.marks)
+    lanes = _lanes(tuple(mark for mark in row.marks if not _continues(row, mark)))
     chunks = _chunks(row.text, room)
     labelled = {mark: _roomiest(mark, chunks) for mark in row.marks if mark.label}
     for number, (start, end) in enumerate(chunks):
@@ -82,6 +82,12 @@ def _styled(row: CodeLine, start: int, end: int, screen: Screen) -> Strip:
         else:
             parts.append(Part(letter, look))
     return tuple(parts)
+
+
+def _continues(row: CodeLine, mark: Mark) -> bool:
+    """Return whether a whole line lies inside an expression that began above: its colour says so, a bracket would not
+    add to it."""
+    return not mark.label and not row.text[: mark.start].strip() and not row.text[mark.end :].strip()
 
 
 def _lanes(marks: tuple[Mark, ...]) -> list[list[Mark]]:
