@@ -9,7 +9,7 @@ from tracer.page.record import Beside, Label, Line, Matrix, Picture, Pictures, P
 from tracer.render.terminal.palette import ROLES, style
 from tracer.render.terminal.screen import Screen
 from tracer.render.terminal.spelling import spelt
-from tracer.render.terminal.strips import Part, Strip, cut, padded, strip_of, width, wrapped
+from tracer.render.terminal.strips import Part, Strip, cut, joined, padded, strip_of, width, wrapped
 
 _LONGEST_LABEL, _SHORT_LABEL = 12, 8
 _LEAST_CELL = 5
@@ -162,10 +162,9 @@ def _picture(item: Picture, screen: Screen, columns: int) -> list[Strip]:
 
 
 def _shaded(row: tuple[float | None, ...], screen: Screen) -> Strip:
-    text = "".join("·" if value is None else _SHADES[min(int(value * len(_SHADES)), len(_SHADES) - 1)] for value in row)
-    return (Part(spelt(text, screen.encoding), ROLES[Role.TOKEN]),)
-
-
-def title_width(text: Line, screen: Screen) -> int:
-    """Return the columns a title takes."""
-    return width(strip_of(text, screen))
+    parts: list[Part] = []
+    for value in row:
+        text = "·" if value is None else _SHADES[min(int(value * len(_SHADES)), len(_SHADES) - 1)]
+        look = ROLES[Role.MASKED if value is None else Role.TOKEN]
+        parts.append(Part(spelt(text, screen.encoding), look))
+    return joined(parts)

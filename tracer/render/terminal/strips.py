@@ -117,7 +117,7 @@ def wrapped(strip: Strip, columns: int, hanging: int = 0) -> list[Strip]:
             else:
                 lines[-1].append(piece)
                 used += piece.width
-    return [_without_end(_joined(line)) for line in lines]
+    return [_without_end(joined(line)) for line in lines]
 
 
 def _atoms(strip: Strip) -> Iterator[Strip]:
@@ -199,15 +199,15 @@ def gathered(strips: list[Strip], columns: int, gap: int) -> list[Strip]:
     return rows
 
 
-def _joined(parts: Iterable[Part]) -> Strip:
+def joined(parts: Iterable[Part]) -> Strip:
     """Return parts with neighbours of one look made one."""
-    joined: list[Part] = []
+    found: list[Part] = []
     for part in parts:
-        if joined and joined[-1].style is part.style and joined[-1].address == part.address:
-            joined[-1] = replace(joined[-1], text=joined[-1].text + part.text)
+        if found and found[-1].style is part.style and found[-1].address == part.address:
+            found[-1] = replace(found[-1], text=found[-1].text + part.text)
         elif part.text:
-            joined.append(part)
-    return tuple(joined)
+            found.append(part)
+    return tuple(found)
 
 
 def written(strips: Iterable[Strip], screen: Screen) -> str:
