@@ -5,7 +5,7 @@ Must not know: what the numbers mean.
 
 from dataclasses import dataclass
 
-from tracer.page.record import Beside, Label, Line, Matrix, Picture, Pictures, Piece, Role
+from tracer.page.record import Beside, Label, Matrix, Picture, Pictures, Piece, Role
 from tracer.render.terminal.palette import ROLES, style
 from tracer.render.terminal.screen import Screen
 from tracer.render.terminal.spelling import spelt
