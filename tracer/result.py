@@ -12,7 +12,7 @@ from tracer.maths.attention import Head
 from tracer.records import Check, LayerTrace, Status
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Trace:
     """One head of a traced layer: all that was captured, the head recomputed in float64 from it, and the checks."""
 
@@ -28,6 +28,17 @@ class Trace:
         if Status.FAIL in statuses:
             return 1
         return 0 if Status.PASS in statuses else 3
+
+    # A notebook asks the object itself how it looks; the renderers are above this module, so they are reached late.
+    def __repr__(self) -> str:
+        from tracer.render.text import repr_of
+
+        return repr_of(self)
+
+    def _repr_html_(self) -> str:
+        from tracer.render.text import html_of
+
+        return html_of(self)
 
 
 def look_at(layer: LayerTrace, number: int) -> Trace:

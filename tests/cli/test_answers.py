@@ -27,18 +27,22 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     """What the pipeline was asked for; it answers with an invented trace at once."""
     asked: Calls = []
 
-    def traced(*arguments: Any, **options: Any) -> Traced:
+    def traced(*arguments: Any, **options: Any) -> tuple[LayerTrace, ...]:
         options.pop("progress")(0, 1)
         asked.append((arguments, options))
-        return look_at(invented(), options["head"])
+        layer = invented()
+        return tuple(
+            replace(layer, request=replace(layer.request, layer=number, head=options["head"]))
+            for number in options["layers"]
+        )
 
-    monkeypatch.setattr(pipeline, "trace", traced)
+    monkeypatch.setattr(pipeline, "trace_layers", traced)
     return asked
 
 
 DEFAULTS = {
-    "revision": None, "layer": 0, "head": 0, "query": None, "prompt": None, "tokens": None, "chat": False,
-    "engine": "transformers", "kernel": "auto", "device": "auto", "dtype": "auto", "all_heads": True,
+    "revision": None, "layers": [0], "head": 0, "heads": None, "query": None, "prompt": None, "tokens": None, "chat": False,
+    "engine": "transformers", "kernel": "auto", "device": "auto", "dtype": "auto",
 }  # fmt: skip
 
 
@@ -51,7 +55,7 @@ def test_without_options_everything_is_left_to_the_run(trace: Trace, calls: Call
 
 def test_one_head_keeps_only_what_it_needs(trace: Trace, calls: Calls) -> None:
     trace("qwen3", "--head", "2")
-    assert calls == [((None,), DEFAULTS | {"head": 2, "all_heads": False})]
+    assert calls == [((None,), DEFAULTS | {"head": 2, "heads": [2]})]
 
 
 def test_every_option_reaches_the_run(trace: Trace, calls: Calls, tmp_path: Path) -> None:
@@ -63,7 +67,7 @@ def test_every_option_reaches_the_run(trace: Trace, calls: Calls, tmp_path: Path
         "--save": str(tmp_path / "saved.safetensors"),
     }  # fmt: skip
     trace("qwen3", "--chat", *(word for option in options.items() for word in option))
-    wanted = {"layer": 1, "head": 2, "query": 3, "prompt": "the cat", "chat": True, "revision": "main"}
+    wanted = {"layers": [1], "head": 2, "query": 3, "prompt": "the cat", "chat": True, "revision": "main"}
     more = {"kernel": "sdpa", "device": "cuda:1", "dtype": "bfloat16"}
     assert calls == [(("Qwen/Qwen3-0.6B",), DEFAULTS | wanted | more)]
 
@@ -101,7 +105,8 @@ def test_the_checks_decide_how_a_trace_ends(
 ) -> None:
     whole = look_at(invented(), 0)
     checks = tuple(replace(whole.checks[0], status=status) for status in statuses)
-    monkeypatch.setattr(pipeline, "trace", lambda *_, **__: replace(whole, checks=checks))
+    monkeypatch.setattr(pipeline, "trace_layers", lambda *_, **__: (whole.layer,))
+    monkeypatch.setattr(result, "look_at", lambda *_: replace(whole, checks=checks))
     assert trace("qwen3", "--head", "0").code == code
 
 
@@ -116,7 +121,49 @@ def test_without_a_head_all_are_shown_and_failing_ones_named(
     monkeypatch.setattr(result, "look_at", failing)
     ended = trace("qwen3")
     assert ended.code == 1
-    assert ended.err == "A check failed in head 1, 3. Open it with --head 1.\n"
+    assert ended.err == (
+        "Some checks failed, in these heads (layer:head): 0:1, 0:3. Open the first with --layer 0 --head 1.\n"
+    )
+
+
+def test_several_layers_come_from_one_run_and_stand_side_by_side(trace: Trace, calls: Calls) -> None:
+    ended = trace("qwen3", "--layers", "1..2")
+    assert calls == [((None,), DEFAULTS | {"layers": range(1, 3)})]
+    assert "layers 1–2" in ended.out
+    every = json.loads(trace("qwen3", "--layers", "1..2", "--format", "json").out)
+    assert [(one["request"]["layer"], one["request"]["head"]) for one in every] == [
+        (layer, head) for layer in (1, 2) for head in range(4)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--layers", "2"], "--layers takes a first and a last layer joined by two dots, such as 0..3; found 2."),
+        (["--layers", "3..1"], "such as 0..3; found 3..1."),
+        (["--layers", "0..1", "--head", "2"], "--head concerns one layer, and --layers asks for several."),
+        (["--layers", "0..1", "--save", "x"], "--save concerns one layer"),
+    ],
+)
+def test_a_range_of_layers_is_two_numbers_and_all_heads(
+    trace: Trace, calls: Calls, words: list[str], told: str
+) -> None:
+    ended = trace("qwen3", *words)
+    assert (ended.code, calls) == (2, [])
+    assert told in ended.err
+
+
+def test_two_saved_traces_are_compared_without_a_model(trace: Trace, tmp_path: Path) -> None:
+    a, b = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    layer = invented()
+    save(look_at(layer, 0), a)
+    other = replace(layer, versions={**layer.versions, "torch": "0.1"})
+    save(look_at(other, 0), b)
+    assert trace("diff", str(a), str(a)).code == 0
+    differs = trace("diff", str(a), str(b))
+    assert differs.code == 1
+    assert "0.1" in differs.out
+    assert json.loads(trace("diff", str(a), str(b), "--format", "json").out)["format"] == "diff/1"
 
 
 def test_json_of_one_head_is_an_object_and_of_all_a_list(trace: Trace, calls: Calls) -> None:
@@ -128,14 +175,14 @@ def test_json_of_one_head_is_an_object_and_of_all_a_list(trace: Trace, calls: Ca
 
 def test_json_is_utf_8_whatever_the_terminal_has(trace: Trace, calls: Calls, tmp_path: Path) -> None:
     trace("qwen3", "--head", "0", "--lang", "zh", "--format", "json", "-o", str(tmp_path / "trace.json"))
-    assert "唯一" in (tmp_path / "trace.json").read_bytes().decode("utf-8")
+    assert "默认" in (tmp_path / "trace.json").read_bytes().decode("utf-8")
 
 
 def test_errors_of_the_run_leave_no_file(trace: Trace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def fail(*_: Any, **__: Any) -> Traced:
         raise InputError("pipeline.query_range", query=9, last=4)
 
-    monkeypatch.setattr(pipeline, "trace", fail)
+    monkeypatch.setattr(pipeline, "trace_layers", fail)
     ended = trace("qwen3", "-o", str(tmp_path / "page.txt"))
     assert (ended.code, ended.out) == (2, "")
     assert list(tmp_path.iterdir()) == []
@@ -145,7 +192,7 @@ def test_a_saved_trace_opens_at_any_head(trace: Trace, calls: Calls, tmp_path: P
     saved = tmp_path / "saved.safetensors"
     ended = trace("qwen3", "--head", "1", "--save", str(saved))
     assert ended.err == f"Wrote {saved}.\n"
-    assert load(saved).request == invented().request
+    assert load(saved).request == replace(invented().request, layer=0, head=1)
     for options in ([], ["--head", "2"], ["--query", "3"], ["--lang", "zh"]):
         shown = trace("show", str(saved), *options)
         assert (shown.code, shown.err) == (ended.code, "")

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 from tracer import files
 from tracer.cli import collector, exits, streams
 from tracer.cli.inert import sentence
-from tracer.cli.options import RunOptions, ShowOptions
+from tracer.cli.options import DiffOptions, RunOptions, ShowOptions
 from tracer.errors import InputError
 from tracer.texts import message
 
 if TYPE_CHECKING:
+    from tracer.records import LayerTrace
+    from tracer.render.terminal.screen import Screen
     from tracer.result import Trace
 
 
@@ -26,15 +28,15 @@ def trace(asked: RunOptions, language: str) -> int:
     """Trace what was asked for, deliver the answer, and return the exit code of its checks."""
     progress = streams.Progress(language, asked.verbose)
     try:
-        traced = _traced(asked, progress)
-        heads = [traced] if asked.head is not None else _every_head(traced)
+        layers = _traced(asked, progress)
+        heads = _heads(layers, asked.head)
     finally:
         progress.done()
     answer = _rendered(heads, asked, language)
     if asked.save is not None:
         from tracer.saved.write import save
 
-        save(traced, asked.save)
+        save(heads[0], asked.save)
         _tell_written(asked.save, language)
     deliver(answer, asked.output, language)
     return _code(heads, language)
@@ -55,22 +57,44 @@ def show(asked: ShowOptions, language: str) -> int:
     return _code(heads, language)
 
 
-def _every_head(traced: "Trace") -> list["Trace"]:
+def diff(asked: DiffOptions, language: str) -> int:
+    """Compare two saved traces, deliver the answer; the exit code is 1 where they differ."""
+    from tracer.saved.diff import diff as compare
+    from tracer.saved.read import load
+
+    found = compare(load(asked.a), load(asked.b))
+    if asked.format == "json":
+        from tracer.render import json_diff
+
+        deliver(json_diff.dumps(found).encode("utf-8"), asked.output, language)
+    else:
+        from tracer.page.diff import diff_page
+        from tracer.render.terminal.render import render
+
+        page = diff_page(found, language, asked.a.name, asked.b.name)
+        deliver(render(page, _surface(asked.output)), asked.output, language)
+    return exits.PASSED if found.same else exits.FAILED
+
+
+def _heads(layers: Sequence["LayerTrace"], head: int | None) -> list["Trace"]:
     from tracer.result import look_at
 
-    return [look_at(traced.layer, head) for head in range(traced.layer.model.heads)]
+    return [
+        look_at(layer, number) for layer in layers for number in (range(layer.model.heads) if head is None else [head])
+    ]
 
 
 def _code(heads: Sequence["Trace"], language: str) -> int:
     """The exit code for all of ``heads``. Side by side they leave no room for checks: failing ones are named here."""
-    failed = [str(traced.head) for traced in heads if traced.exit_code == exits.FAILED]
+    failed = [f"{traced.layer.request.layer}:{traced.head}" for traced in heads if traced.exit_code == exits.FAILED]
     if failed and len(heads) > 1:
-        streams.say(message("cli.heads_failed", heads=", ".join(failed), first=failed[0]).text(language))
+        layer, head = failed[0].split(":")
+        streams.say(message("cli.heads_failed", heads=", ".join(failed), layer=layer, first=head).text(language))
     codes = {traced.exit_code for traced in heads}
     return next((code for code in (exits.FAILED, exits.PASSED) if code in codes), exits.UNTESTED)
 
 
-def _traced(asked: RunOptions, progress: streams.Progress) -> "Trace":
+def _traced(asked: RunOptions, progress: streams.Progress) -> tuple["LayerTrace", ...]:
     progress(message("cli.preparing"))
     from tracer import pipeline
 
@@ -78,12 +102,15 @@ def _traced(asked: RunOptions, progress: streams.Progress) -> "Trace":
         collector.release()  # everything large is imported by the time the first layer runs
         progress(message("cli.running_layer", layer=layer, last=layers - 1))
 
+    # A saved trace opens at any head, and so does the page of all heads.
+    every = asked.head is None or asked.save is not None
     try:
-        return pipeline.trace(
+        return pipeline.trace_layers(
             asked.checkpoint,
             revision=asked.revision,
-            layer=asked.layer,
+            layers=asked.layers or [asked.layer],
             head=asked.head or 0,
+            heads=None if every else [asked.head or 0],
             query=asked.query,
             prompt=asked.prompt,
             tokens=asked.tokens,
@@ -92,7 +119,6 @@ def _traced(asked: RunOptions, progress: streams.Progress) -> "Trace":
             kernel=asked.kernel,
             device=asked.device,
             dtype=asked.dtype,
-            all_heads=asked.head is None or asked.save is not None,  # a saved trace opens at any head
             progress=layer_starts,
         )
     finally:
@@ -104,16 +130,22 @@ def _rendered(heads: Sequence["Trace"], asked: RunOptions | ShowOptions, languag
     if asked.format == "json":
         return _json(heads, asked, language)
     from tracer.render import text
-    from tracer.render.terminal.screen import Screen, screen
 
-    if asked.output is not None or sys.stdout is None:
-        surface = Screen()
-    else:
-        surface = screen(streams.width(), streams.colour(sys.stdout), streams.encoding(), os.environ)
+    surface = _surface(asked.output)
     first = heads[0]
     if len(heads) > 1:
-        return text.overview_text([first.layer], language, surface)
+        layers = {id(traced.layer): traced.layer for traced in heads}
+        return text.overview_text(list(layers.values()), language, surface)
     return text.head_text(first, language, surface, query=first.layer.request.query, window=asked.window)
+
+
+def _surface(output: Path | None) -> "Screen":
+    """What the answer will be read on: the terminal, or a plain file."""
+    from tracer.render.terminal.screen import Screen, screen
+
+    if output is not None or sys.stdout is None:
+        return Screen()
+    return screen(streams.width(), streams.colour(sys.stdout), streams.encoding(), os.environ)
 
 
 def _json(heads: Sequence["Trace"], asked: RunOptions | ShowOptions, language: str) -> bytes:

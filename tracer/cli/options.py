@@ -14,7 +14,7 @@ from tracer import files
 from tracer.cli import words
 from tracer.cli.command import Option
 from tracer.cli.prompt import read_prompt
-from tracer.cli.values import Device, File, Place, Text, TokenIds, Whole, Word
+from tracer.cli.values import Device, File, Layers, Place, Text, TokenIds, Whole, Word
 from tracer.errors import InputError
 from tracer.texts import message
 
@@ -26,6 +26,7 @@ class RunOptions:
 
     model: str
     layer: int = 0
+    layers: range | None = None
     head: int | None = None
     query: int | None = None
     prompt: str | None = None
@@ -56,8 +57,18 @@ class ShowOptions:
     output: Path | None = None
 
 
+@dataclass(frozen=True)
+class DiffOptions:
+    """Which two saved traces are to be compared, and what comes out."""
+
+    a: Path
+    b: Path
+    format: str = "terminal"
+    output: Path | None = None
+
+
 def format_options() -> list[click.Parameter]:
-    """Return the options that say what comes out and where, shared by all that show a trace."""
+    """Return the options that say what comes out and where."""
     return [
         Option(
             "--format",
@@ -67,11 +78,15 @@ def format_options() -> list[click.Parameter]:
             heading="cli.heading_output",
             text=message("cli.opt_format"),
         ),
-        Option("--window", type=Whole(1), metavar="N", heading="cli.heading_output", text=message("cli.opt_window")),
         Option(
             "-o", "--output", type=File(), metavar="FILE", heading="cli.heading_output", text=message("cli.opt_output")
         ),
     ]
+
+
+def window_option() -> Option:
+    """Return ``--window``, for all that show a head's matrices."""
+    return Option("--window", type=Whole(1), metavar="N", heading="cli.heading_output", text=message("cli.opt_window"))
 
 
 def query_option() -> Option:
@@ -85,6 +100,7 @@ def run_options() -> list[click.Parameter]:
     what, prompt, model, how = (f"cli.heading_{name}" for name in ("what", "prompt", "model", "how"))
     return [
         Option("--layer", type=Whole(), default=0, metavar="N", heading=what, text=message("cli.opt_layer")),
+        Option("--layers", type=Layers(), metavar="A..B", heading=what, text=message("cli.opt_layers")),
         Option("--head", type=Whole(), metavar="N", heading=what, text=message("cli.opt_head")),
         query_option(),
         Option("--prompt", type=Text(), metavar="TEXT", heading=prompt, text=message("cli.opt_prompt")),
@@ -145,6 +161,10 @@ def read(model: str, values: Mapping[str, Any]) -> RunOptions:
     _check_prompt_sources(given, prompt_file)
     if given["revision"] is not None and given["checkpoint"] is None:
         raise InputError("cli.revision_alone")
+    if given["layers"] is not None:
+        alone = next((name for name in ("head", "query", "save") if given[name] is not None), None)
+        if alone is not None:
+            raise InputError("cli.one_layer_only", option=f"--{alone}")
     if given["query"] is not None and given["head"] is None:
         raise InputError("cli.query_without_head", query=given["query"])
     check_outputs(given["output"], given["save"])

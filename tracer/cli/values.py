@@ -17,6 +17,7 @@ from tracer.errors import InputError
 from tracer.texts import message
 
 _WHOLE = re.compile(r"[0-9]{1,15}")
+_RANGE = re.compile(r"([0-9]{1,6})\.\.([0-9]{1,6})")
 _DEVICE_NUMBER = re.compile(r"cuda:[0-9]{1,3}")
 
 
@@ -65,6 +66,21 @@ class Word(click.ParamType[str]):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
         """Return the words that begin with ``incomplete``."""
         return [CompletionItem(word) for word in self.known if word.startswith(incomplete)]
+
+
+class Layers(click.ParamType[range]):
+    """A range of layers, both ends included: ``0..3``."""
+
+    name = "layers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> range:
+        """Return the layers; raises InputError."""
+        if isinstance(value, range):
+            return value
+        found = _RANGE.fullmatch(value)
+        if found is None or int(found[1]) > int(found[2]):
+            raise InputError("cli.not_a_range", option=_name(param), found=value)
+        return range(int(found[1]), int(found[2]) + 1)
 
 
 class Device(Word):

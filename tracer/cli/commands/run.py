@@ -21,7 +21,13 @@ def _run(ctx: click.Context, /, **values: Any) -> int:
     return answers.trace(asked, language_of(ctx))
 
 
-OPTIONS = [*options.run_options(), *options.format_options(), options.save_option(), options.verbose_option()]
+OPTIONS = [
+    *options.run_options(),
+    *options.format_options(),
+    options.window_option(),
+    options.save_option(),
+    options.verbose_option(),
+]
 
 COMMAND = Command(
     "run",

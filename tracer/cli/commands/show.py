@@ -39,6 +39,7 @@ COMMAND = Command(
         Option("--head", type=Whole(), metavar="N", heading=WHAT, text=message("cli.opt_show_head")),
         Option("--query", type=Whole(), metavar="I", heading=WHAT, text=message("cli.opt_show_query")),
         *options.format_options(),
+        options.window_option(),
         *common.options(),
     ],
 )
