@@ -183,3 +183,19 @@ def test_the_query_page_follows_one_position() -> None:
     followed = head_page(look_at(invented(), 2), "en", query=3)
     assert plain(followed.title).endswith("query 3 ␣西 2/2")
     assert [part.id for part in followed.sections][2:5] == ["walk_dots", "walk_softmax", "walk_sum"]
+
+
+def test_every_source_file_is_named_once_with_its_hash_and_where_it_is_upstream() -> None:
+    (row,) = table(section(page(), "sources"))
+    assert row["file"] == "modeling_qwen3.py"
+    assert row[""] == f"sha256 {'ab' * 6}"
+    assert row["pin"] == "tag v5.24.0"
+    assert row["the same bytes upstream"].endswith("/blob/v5.24.0/src/transformers/models/qwen3/modeling_qwen3.py")
+
+
+def test_a_file_that_no_pin_knows_has_no_address() -> None:
+    base = invented()
+    unknown = site(850, "call()", path="models/mine.py", permalink=None, link_kind="none")
+    rows = table(section(page(replace(base, kernel=replace(base.kernel, site=unknown))), "sources"))
+    assert (rows[1]["file"], rows[1]["the same bytes upstream"]) == ("mine.py", "")
+    assert rows[1]["pin"].startswith("no pin")

@@ -70,11 +70,11 @@ def links(say: Words, layer: LayerTrace) -> str:
     """Return what the page's upstream links point to: an exact commit, a tag, or nothing."""
     sites = [capture.site for capture in layer.captures.values()]
     sites += [hop.site for path in (layer.scale, layer.causal) for hop in path.hops]
-    kinds = {(site.link_kind, _ref(site.permalink)) for site in sites}
+    kinds = {(site.link_kind, ref(site.permalink)) for site in sites}
     return " · ".join(say(f"links_{kind}", ref=ref) for kind, ref in sorted(kinds))
 
 
-def _ref(permalink: str | None) -> str:
+def ref(permalink: str | None) -> str:
     """Return the commit or tag of a link ``https://host/owner/name/blob/REF/path``."""
     return permalink.split("/blob/", 1)[-1].split("/", 1)[0] if permalink else ""
 

@@ -127,6 +127,17 @@ def test_the_terminal_says_what_it_can(colour: bool, environ: dict[str, str], ex
     assert screen(80, colour, "utf-8", environ) == expected
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_shortest_prompts_have_pages_too(count: int) -> None:
+    layer = invented(count)
+    for page in (
+        head_page(look_at(layer, 0), "en"),
+        head_page(look_at(layer, 0), "en", query=0),
+        overview_page([layer], "zh"),
+    ):
+        assert render(page, Screen(80))
+
+
 def test_a_screen_is_never_narrower_than_can_be_drawn() -> None:
     assert screen(3, False, "utf-8", {}).width == 20
 
