@@ -44,3 +44,11 @@ def to_array(tensor: Any) -> Array:
     tensor = tensor.detach().cpu().contiguous()
     bits = tensor.view(torch.uint16).numpy() if name == "BF16" else tensor.numpy()
     return Array(name, np.array(bits, copy=True))
+
+
+def to_tensor(array: Array) -> Any:
+    """Return the array as a torch tensor of its own dtype and shape, on the CPU; a copy, so that it may be written."""
+    import torch
+
+    tensor = torch.from_numpy(np.array(array.bits, copy=True))
+    return tensor.view(torch.bfloat16) if array.dtype == "BF16" else tensor

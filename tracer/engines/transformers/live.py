@@ -1,0 +1,260 @@
+"""Models to look at while they run: any live Qwen3 model, or one built from a checkpoint whose layers come and go.
+
+Must not know: what is looked for.
+"""
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tracer.capture.recorder import Recorder
+from tracer.checkpoint.checkpoint import Checkpoint
+from tracer.engines.arrays import dtype_name, torch_dtype
+from tracer.engines.transformers import streaming
+from tracer.engines.transformers.lending import lent, quiet_cast
+from tracer.engines.transformers.watching import Call, PlacedKernel, Watch
+from tracer.errors import InputError, Unsupported
+from tracer.kernels.choose import ChosenKernel
+from tracer.records import ModelFacts
+
+Ints = NDArray[np.int64]
+_UTILS = "transformers.modeling_flash_attention_utils"
+_FLASH = "flash_attention_2"
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """One forward pass: ids [B, T]; mask [B, S] (1: a real token, S counts a cache's too) or None; positions [B, T] or
+    None (the model's own); starts of packed sequences, and the total, or ()."""
+
+    ids: Ints
+    mask: Ints | None = None
+    positions: Ints | None = None
+    starts: tuple[int, ...] = ()
+
+
+class Live:
+    """A model that can be run and watched. ``attentions`` are the attention modules by layer."""
+
+    def __init__(self, model: Any, kernel: ChosenKernel | None = None) -> None:
+        """Take a live model; raises InputError where it has no layers with attention, Unsupported unless it is Qwen3.
+
+        ``kernel`` is lent to transformers' flash path; None leaves the model to whatever it uses.
+        """
+        self.model = model
+        self.base = _base(model)
+        self.config = self.base.config
+        if getattr(self.config, "model_type", None) != "qwen3":
+            raise Unsupported("verify.not_qwen3", found=str(getattr(self.config, "model_type", None)))
+        self.kernel = kernel
+        self.attentions: Mapping[int, Any] = {i: layer.self_attn for i, layer in enumerate(self.base.layers)}
+        self._stop_after: int | None = None
+
+    @property
+    def implementation(self) -> str:
+        """transformers' name of the attention implementation that the config names."""
+        return str(self.config._attn_implementation)
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the model's parameters, as safetensors names it."""
+        return dtype_name(next(p for p in self.base.parameters() if p.is_floating_point()).dtype)
+
+    @property
+    def device(self) -> Any:
+        """The device that inputs go to."""
+        return next(p for p in self.base.parameters()).device
+
+    def facts(self, layer: int) -> ModelFacts:
+        """Return the shape of the model and of one layer, as the config has them."""
+        config = self.config
+        kind = config.layer_types[layer]
+        return ModelFacts(
+            layers=config.num_hidden_layers,
+            heads=config.num_attention_heads,
+            kv_heads=config.num_key_value_heads,
+            head_dim=getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
+            hidden_size=config.hidden_size,
+            layer_type=kind,
+            window=config.sliding_window if kind == "sliding_attention" else None,
+            max_positions=config.max_position_embeddings,
+            norm_eps=config.rms_norm_eps,
+            rope=dict(config.rope_parameters),
+        )
+
+    def new_cache(self) -> Any:
+        """Return an empty cache of the kind that generate would use."""
+        from transformers import DynamicCache
+
+        return DynamicCache(config=self.config)
+
+    @contextmanager
+    def watched(self, layers: set[int], consumer: Callable[[Call], None]) -> Iterator[None]:
+        """Hand every call of the attention of ``layers`` to ``consumer``, for one ``with``; leaves nothing behind."""
+        recorder = Recorder()
+        with ExitStack() as stack:
+            stack.enter_context(torch.no_grad())
+            stack.enter_context(torch.random.fork_rng(devices=_cuda_devices(self.device)))
+            kernels = stack.enter_context(self._kernels(recorder))
+            watched = {i: module for i, module in self.attentions.items() if i in layers}
+            rotary = getattr(self.base, "rotary_emb", None)
+            watch = Watch(watched, rotary, consumer, recorder, kernels, self._stop_after)
+            stack.enter_context(watch.on())
+            yield
+
+    def forward(self, inputs: Inputs, cache: Any = None) -> None:
+        """Run the model once; what it returns is not looked at."""
+        try:
+            self._forward(inputs, cache)
+        except streaming.Reached:
+            pass
+
+    def _forward(self, inputs: Inputs, cache: Any) -> None:
+        given = self._common(inputs, cache)
+        if "logits_to_keep" in _parameters(self.model):
+            given["logits_to_keep"] = 1  # the whole vocabulary for every position is not needed
+        self.model(input_ids=torch.from_numpy(inputs.ids).to(self.device), **given)
+
+    def _common(self, inputs: Inputs, cache: Any) -> dict[str, Any]:
+        given: dict[str, Any] = {"use_cache": cache is not None}
+        if inputs.mask is not None:
+            given["attention_mask"] = torch.from_numpy(inputs.mask).to(self.device)
+        if inputs.positions is not None:
+            given["position_ids"] = torch.from_numpy(inputs.positions).to(self.device)
+        if cache is not None:
+            given["cache" if "cache" in _parameters(self.base) else "past_key_values"] = cache
+        return given
+
+    @contextmanager
+    def _kernels(self, recorder: Recorder) -> Iterator[tuple[PlacedKernel, ...]]:
+        """Lend the chosen kernel, or watch the flash functions that transformers has loaded, for one ``with``."""
+        varlen, dense = self._functions()
+        if varlen is None or dense is None:
+            yield ()
+            return
+        utils = importlib.import_module(_UTILS)
+        watched = (PlacedKernel(varlen, recorder), PlacedKernel(dense, recorder))
+        with lent(utils, watched[0], watched[1].lent(getattr(utils, "_flash_fn", None))), quiet_cast(utils):
+            yield watched
+
+    def _functions(self) -> tuple[Any, Any]:
+        if self.kernel is not None:
+            return self.kernel.varlen, self.kernel.dense
+        if self.implementation != _FLASH:
+            return None, None
+        utils = importlib.import_module(_UTILS)
+        utils.lazy_import_flash_attention(_FLASH)
+        functions = utils._flash_varlen_fn, utils._flash_fn
+        tells = all("return_attn_probs" in inspect.signature(function).parameters for function in functions)
+        return functions if tells else (None, None)
+
+
+class FromCheckpoint(Live):
+    """transformers' own Qwen3Model on a checkpoint, cut after layer ``last``; layers are read as their turn comes."""
+
+    def __init__(self, checkpoint: Checkpoint, last: int, kernel: ChosenKernel, dtype: str) -> None:
+        """Build the model. Raises InputError where a needed tensor is missing."""
+        checkpoint.require_layers(last)
+        model = streaming.build(checkpoint, last, kernel.attn_implementation, kernel.device)
+        self._checkpoint = checkpoint
+        self._dtype = dtype
+        streaming.fill_on_demand(model, checkpoint, torch_dtype(dtype), kernel.device)
+        super().__init__(model, kernel if kernel.varlen is not None else None)
+        self._device = kernel.device
+        self._stop_after = last
+
+    @property
+    def dtype(self) -> str:
+        """The dtype the run is in."""
+        return self._dtype
+
+    @property
+    def device(self) -> Any:
+        """The device the run is on."""
+        return self._device
+
+    def facts(self, layer: int) -> ModelFacts:
+        """Return the shape of the model and of one layer, as the checkpoint's config has them."""
+        return self._checkpoint.model_facts(layer)
+
+    def _forward(self, inputs: Inputs, cache: Any) -> None:
+        flat = [int(id) for id in inputs.ids.reshape(-1)]
+        rows = self._checkpoint.embedding_rows(flat, torch_dtype(self._dtype)).to(self._device)
+        given = self._common(inputs, cache)
+        if self.kernel is not None and inputs.mask is None and cache is None and inputs.ids.shape[0] == 1:
+            given |= _bounds(inputs.starts or (0, inputs.ids.shape[1]), self._device)
+        self.model(inputs_embeds=rows.reshape(*inputs.ids.shape, -1), **given)
+
+
+def _bounds(starts: tuple[int, ...], device: Any) -> dict[str, Any]:
+    """Return what makes transformers' flash path call the varlen kernel with these sequences."""
+    bounds = torch.tensor(starts, dtype=torch.int32, device=device)
+    longest = max(b - a for a, b in zip(starts, starts[1:], strict=False))
+    return {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds, "max_length_q": longest, "max_length_k": longest}
+
+
+def roles(live: Live) -> dict[str, FunctionType]:
+    """Return the live functions that make up attention, by role, decorators taken off; absent ones are left out."""
+    attention = live.attentions[min(live.attentions)]
+    rotary = getattr(live.base, "rotary_emb", None)
+    norm = getattr(attention, "q_norm", None)
+    forward = _function(type(attention), "forward")
+    names = forward.__globals__ if forward is not None else {}
+    apply = _plain(names.get("apply_rotary_pos_emb"))
+    eager = _plain(names.get("eager_attention_forward"))
+    flash = importlib.import_module("transformers.integrations.flash_attention")
+    sdpa = importlib.import_module("transformers.integrations.sdpa_attention")
+    utils = importlib.import_module(_UTILS)
+    found = {
+        "attention_init": _function(type(attention), "__init__"),
+        "attention_forward": _plain(getattr(attention.forward, "__func__", attention.forward)),
+        "model_forward": _function(type(live.base), "forward"),
+        "rotary_init": _function(type(rotary), "__init__"),
+        "rotary_forward": _function(type(rotary), "forward"),
+        "rotary_default": _function(type(rotary), "compute_default_rope_parameters"),
+        "norm_forward": _function(type(norm), "forward"),
+        "rope_apply": apply,
+        "rope_half": _plain(apply.__globals__.get("rotate_half")) if apply is not None else None,
+        "eager_forward": eager,
+        "repeat_kv": _plain(eager.__globals__.get("repeat_kv")) if eager is not None else None,
+        "flash_forward": _plain(flash.flash_attention_forward),
+        "flash_utils": _plain(utils._flash_attention_forward),
+        "flash_kwargs": _plain(utils._process_flash_attention_kwargs),
+        "sdpa_forward": _plain(sdpa.sdpa_attention_forward),
+    }
+    return {role: function for role, function in found.items() if function is not None}
+
+
+def _function(owner: Any, name: str) -> FunctionType | None:
+    return _plain(getattr(owner, name, None)) if owner is not type(None) else None
+
+
+def _plain(function: Any) -> FunctionType | None:
+    function = inspect.unwrap(getattr(function, "__func__", function)) if function is not None else None
+    return function if isinstance(function, FunctionType) else None
+
+
+def _base(model: Any) -> Any:
+    if not isinstance(model, torch.nn.Module):
+        raise InputError("verify.not_a_module", found=type(model).__name__)
+    for module in model.modules():
+        layers = getattr(module, "layers", None)
+        if isinstance(layers, torch.nn.ModuleList) and len(layers) and all(hasattr(x, "self_attn") for x in layers):
+            return module
+    raise InputError("verify.no_layers", found=type(model).__name__)
+
+
+def _parameters(module: Any) -> Mapping[str, Any]:
+    return inspect.signature(inspect.unwrap(type(module).forward)).parameters
+
+
+def _cuda_devices(device: Any) -> list[Any]:
+    return [device] if str(device).startswith("cuda") else []

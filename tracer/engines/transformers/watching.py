@@ -1,0 +1,372 @@
+"""Watch the attention of a live model from outside: hooks on modules, a wrapper around attention functions, a function
+mode for torch's own kernel. Works on any model whose layers have a ``self_attn``, whatever its code.
+
+Nothing of the model or of torch is different once the ``with`` has ended. Calls on other threads pass unseen. Must not
+know: what the numbers should be.
+"""
+
+import copy
+import functools
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from transformers.modeling_utils import AttentionInterface
+
+import tracer
+from tracer.capture.recorder import Recorder
+from tracer.engines.transformers.lending import KernelSeen, KernelWatch
+from tracer.engines.transformers.observed import Place
+from tracer.engines.transformers.streaming import Reached
+
+PARTS = ("q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "o_proj")
+# Frames of these packages are never the expression that a reader wants to see.
+_INSIDE = tuple(str(Path(str(package.__file__)).parent) + "/" for package in (torch, tracer))
+_SDPA = torch.nn.functional.scaled_dot_product_attention
+_DROPOUT = torch.nn.functional.dropout
+
+
+@dataclass
+class Collected:
+    """What one call of an attention module did, as live tensors (copied where upstream may write in place)."""
+
+    modules: list[tuple[str, Any, Any, Place | None]] = field(default_factory=list)
+    interfaces: list[dict[str, Any]] = field(default_factory=list)
+    sdpa: list[dict[str, Any]] = field(default_factory=list)
+    dropout: float = 0.0  # the largest that really dropped
+
+    def gave(self, name: str) -> Any:
+        """Return what the part ``name`` gave first, or None where it was not called."""
+        return next((output for part, _, output, _ in self.modules if part == name), None)
+
+    def took(self, name: str) -> Any:
+        """Return what the part ``name`` was first given, or None where it was not called."""
+        return next((given for part, given, _, _ in self.modules if part == name), None)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of one layer's attention, and the means to make it again. ``hidden`` and ``output`` [B, T, C]."""
+
+    layer: int
+    module: Any
+    hidden: Any
+    output: Any
+    arguments: Mapping[str, Any]
+    collected: Collected
+    kernels: tuple[tuple[KernelSeen, Place | None], ...]
+    positions: Any
+    cache: Any  # this layer's part of the cache as it was before the call, None without one
+    _again: Callable[..., tuple[Any, Collected]]
+
+    def again(
+        self, hidden: Any = None, replace: Mapping[str, Callable[[Any], Any]] | None = None, values: Any = None
+    ) -> tuple[Any, Collected]:
+        """Make the call again and return its output and what it did.
+
+        ``hidden`` stands in for the hidden states; ``replace`` names parts of the module whose output goes through a
+        function; ``values`` [B, K, T, D] stand in for the values a cache held. The model's own cache is not touched.
+        """
+        return self._again(self, self.hidden if hidden is None else hidden, replace or {}, values)
+
+
+class PlacedKernel(KernelWatch):
+    """A watched kernel that also keeps where each call came from."""
+
+    def __init__(self, function: Callable[..., Any], recorder: Recorder) -> None:
+        super().__init__(function, recorder)
+        self.places: list[Place | None] = []
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        if self._recorder.window is not None:
+            self.places.append(caller())
+        return super()._call(*args, **kwargs)
+
+    def clear(self) -> None:
+        """Forget all calls so far."""
+        self.seen.clear()
+        self.places.clear()
+
+
+class Watch:
+    """Watches the attention modules ``layers`` (by layer number) and hands each call to ``consumer`` once it ended."""
+
+    def __init__(
+        self,
+        layers: Mapping[int, Any],
+        rotary: Any,
+        consumer: Callable[[Call], None],
+        recorder: Recorder,
+        kernels: tuple[PlacedKernel, ...] = (),
+        stop_after: int | None = None,
+    ) -> None:
+        self._layers = layers
+        self._rotary = rotary
+        self._consumer = consumer
+        self._recorder = recorder
+        self._kernels = kernels
+        self._stop_after = stop_after
+        self._owner = threading.get_ident()
+        self._collected: Collected | None = None
+        self._replace: Mapping[str, Callable[[Any], Any]] = {}
+        self._again_now = False
+        self._entered: tuple[Mapping[str, Any], Any, Any] | None = None
+        self._positions: Any = None
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        """Watch for one ``with``; everything is put back after it, also after an error."""
+        with ExitStack() as stack:
+            for layer, module in self._layers.items():
+                self._hook(stack, layer, module)
+            if self._rotary is not None:
+                stack.callback(self._rotary.register_forward_pre_hook(self._see_positions, with_kwargs=True).remove)
+            stack.enter_context(self._interfaces())
+            stack.enter_context(_Functions(self))
+            yield
+
+    @property
+    def collected(self) -> Collected | None:
+        """What is being collected as seen from the calling thread; None outside the watched attention."""
+        return self._collected if threading.get_ident() == self._owner else None
+
+    def _hook(self, stack: ExitStack, layer: int, module: Any) -> None:
+        stack.callback(module.register_forward_pre_hook(self._enter, with_kwargs=True).remove)
+        stack.callback(module.register_forward_hook(functools.partial(self._leave, layer), with_kwargs=True).remove)
+        for name in PARTS:
+            part = getattr(module, name, None)
+            if isinstance(part, torch.nn.Module):
+                hook = functools.partial(self._part, name)
+                stack.callback(part.register_forward_hook(hook).remove)
+
+    def _see_positions(self, _module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        positions = kwargs.get("position_ids", args[1] if len(args) > 1 else None)
+        self._positions = None if positions is None else positions.detach().clone()
+
+    def _enter(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._again_now or threading.get_ident() != self._owner:
+            return
+        arguments = _named(module, args, kwargs)
+        cache = _cache_layer(module, arguments)
+        self._entered = (arguments, arguments["hidden_states"].detach().clone(), copy.deepcopy(cache))
+        self._collected = Collected()
+        for kernel in self._kernels:
+            kernel.clear()
+        self._recorder.open("attention")
+
+    def _leave(self, layer: int, module: Any, _args: Any, _kwargs: Any, output: Any) -> None:
+        if self._again_now or self._entered is None or threading.get_ident() != self._owner:
+            return
+        self._recorder.close()
+        collected, self._collected = self._collected, None
+        arguments, hidden, cache = self._entered
+        self._entered = None
+        if collected is None:
+            return
+        kernels = tuple(pair for kernel in self._kernels for pair in zip(kernel.seen, kernel.places, strict=True))
+        result = output[0] if isinstance(output, tuple) else output
+        self._consumer(
+            Call(
+                layer,
+                module,
+                hidden,
+                result.detach().clone(),
+                arguments,
+                collected,
+                kernels,
+                self._positions,
+                cache,
+                self._run_again,
+            )
+        )
+        if layer == self._stop_after:
+            raise Reached
+
+    def _part(self, name: str, _module: Any, args: tuple[Any, ...], output: Any) -> Any:
+        collected = self.collected
+        if collected is None or not args:
+            return None
+        changed = self._replace[name](output) if name in self._replace else None
+        kept = (output if changed is None else changed).detach().clone()
+        collected.modules.append((name, args[0].detach().clone(), kept, caller()))
+        return changed
+
+    def _run_again(
+        self, call: Call, hidden: Any, replace: Mapping[str, Callable[[Any], Any]], values: Any
+    ) -> tuple[Any, Collected]:
+        arguments = {**call.arguments, "hidden_states": hidden}
+        _give_cache(call.module, arguments, call.cache, values)
+        collected = Collected()
+        self._again_now, self._collected, self._replace = True, collected, replace
+        try:
+            output = call.module(**arguments)
+        finally:
+            self._again_now, self._collected, self._replace = False, None, {}
+        return (output[0] if isinstance(output, tuple) else output), collected
+
+    @contextmanager
+    def _interfaces(self) -> Iterator[None]:
+        """Wrap every attention function that transformers' table hands out, for one ``with``."""
+        get_interface = AttentionInterface.get_interface
+        get_item = AttentionInterface.__getitem__
+        own = {name: name in vars(AttentionInterface) for name in ("get_interface", "__getitem__")}
+
+        def watched_interface(table: Any, *args: Any, **kwargs: Any) -> Any:
+            return self._wrapped(get_interface(table, *args, **kwargs))
+
+        def watched_item(table: Any, key: str) -> Any:
+            return self._wrapped(get_item(table, key))
+
+        # ``with`` swaps class attributes: set and, where they were inherited, deleted again
+        setattr(AttentionInterface, "get_interface", watched_interface)  # noqa: B010
+        setattr(AttentionInterface, "__getitem__", watched_item)  # noqa: B010
+        try:
+            yield
+        finally:
+            for name, function in (("get_interface", get_interface), ("__getitem__", get_item)):
+                if own[name]:
+                    setattr(AttentionInterface, name, function)
+                else:
+                    delattr(AttentionInterface, name)
+
+    def _wrapped(self, function: Any) -> Any:
+        if self.collected is None or getattr(function, "_watched", False):
+            return function
+
+        @functools.wraps(function)
+        def attention(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            collected = self.collected
+            if collected is not None:
+                collected.interfaces.append(_interface(function, args, kwargs, result))
+            return result
+
+        setattr(attention, "_watched", True)  # noqa: B010
+        return attention
+
+
+class _Functions(TorchFunctionMode):
+    """Sees torch's own attention kernel and dropout while an attention module runs."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        collected = self._watch.collected
+        if collected is None:
+            return result
+        if func is _SDPA:
+            names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+            given = {**dict(zip(names, args, strict=False)), **kwargs}
+            collected.sdpa.append({**given, "output": result.detach().clone(), "place": caller()})
+        elif func is _DROPOUT:
+            names = ("input", "p", "training")
+            given = {**dict(zip(names, args, strict=False)), **kwargs}
+            if given.get("training", True):
+                collected.dropout = max(collected.dropout, float(given.get("p", 0.5)))
+        return result
+
+
+def caller() -> Place | None:
+    """Return the expression, outside torch and this package, that is running now."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_INSIDE):
+        frame = frame.f_back
+    return None if frame is None else place_of(frame)
+
+
+def place_of(frame: FrameType) -> Place:
+    """Return the expression that ``frame`` is at."""
+    positions = list(frame.f_code.co_positions())
+    line, end_line, column, end_column = positions[frame.f_lasti // 2]
+    lines = None if line is None else (line, end_line or line)
+    columns = None if column is None or end_column is None else (column, end_column)
+    return Place(frame.f_code.co_filename, frame.f_code.co_qualname, lines, columns)
+
+
+def place_of_function(function: Any) -> Place:
+    """Return where a function's code begins; a callable object or C function has only its name."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return Place("", getattr(function, "__qualname__", type(function).__qualname__), None, None)
+    return Place(code.co_filename, code.co_qualname, (code.co_firstlineno, code.co_firstlineno), None)
+
+
+def cache_name(arguments: Mapping[str, Any]) -> str | None:
+    """Return the keyword under which an attention module was given its cache, or None."""
+    return next((name for name in ("cache", "past_key_values") if arguments.get(name) is not None), None)
+
+
+def _named(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by name."""
+    if not args:
+        return dict(kwargs)
+    parameters = [name for name in inspect.signature(inspect.unwrap(type(module).forward)).parameters if name != "self"]
+    return {**dict(zip(parameters, args, strict=False)), **kwargs}
+
+
+def _cache_layer(module: Any, arguments: Mapping[str, Any]) -> Any:
+    name = cache_name(arguments)
+    layers = getattr(arguments[name], "layers", None) if name is not None else None
+    index = getattr(module, "layer_idx", None)
+    if layers is None or index is None or index >= len(layers):
+        return None
+    return layers[index]
+
+
+def _give_cache(module: Any, arguments: dict[str, Any], layer: Any, values: Any) -> None:
+    """Put a copy of the cache, with this layer as it was before the call, into ``arguments``."""
+    name = cache_name(arguments)
+    if name is None:
+        return
+    cache = copy.copy(arguments[name])
+    if layer is not None:
+        fresh = copy.deepcopy(layer)
+        if values is not None:
+            fresh.values = values
+        cache.layers = [fresh if i == module.layer_idx else old for i, old in enumerate(cache.layers)]
+    arguments[name] = cache
+
+
+def _interface(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> dict[str, Any]:
+    given = _bound(function, args, kwargs)
+    output = result[0] if isinstance(result, tuple) else result
+    weights = result[1] if isinstance(result, tuple) and len(result) > 1 else None
+    copied = {
+        name: None if given.get(name) is None else given[name].detach().clone() for name in ("query", "key", "value")
+    }
+    return {
+        **given,
+        **copied,
+        "function": function,
+        "output": output.detach().clone(),
+        "weights": None if weights is None else weights.detach().clone(),
+        "place": caller(),
+    }
+
+
+def _bound(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an attention function by name; the first five are the same in all of transformers."""
+    first = ("module", "query", "key", "value", "attention_mask")
+    try:
+        bound = inspect.signature(function).bind_partial(*args, **kwargs)
+    except (TypeError, ValueError):  # no signature to be had (compiled code)
+        return {**dict(zip(first, args, strict=False)), **kwargs}
+    given: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        given.update(value if kind is inspect.Parameter.VAR_KEYWORD else {name: value})
+    return {**given, **dict(zip(first, args, strict=False)), **kwargs}

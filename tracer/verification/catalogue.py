@@ -1,0 +1,86 @@
+"""Every check of a verification: which functions make it, in which scenario.
+
+Must not know: models, wording.
+"""
+
+from collections.abc import Callable
+
+from tracer.verification.case import Case
+from tracer.verification.claims import caches, headmaps, norms, ropes, scales, sight, softmaxes
+from tracer.verification.records import Finding
+
+# In the order of a report: from what is written to what it does.
+CHECKS = (
+    "projections",
+    "norm.present",
+    "norm.order",
+    "norm.weights",
+    "norm.eps",
+    "rope.applied",
+    "rope.pairing",
+    "rope.positions",
+    "rope.theta",
+    "rope.factor",
+    "scale.once",
+    "scale.static",
+    "scale.value",
+    "scale.kernel",
+    "scale.effective",
+    "causal.flag",
+    "causal.weights",
+    "causal.effect",
+    "causal.model",
+    "causal.alignment",
+    "window.effective",
+    "softmax.rows",
+    "softmax.empty",
+    "softmax.row_max",
+    "softmax.precision",
+    "softmax.large",
+    "kernel.lse",
+    "kernel.output",
+    "kernel.alignment",
+    "kernel.empty_rows",
+    "heads.keys",
+    "heads.values",
+    "heads.layout",
+    "padding.weights",
+    "padding.effect",
+    "padding.same",
+    "packing.weights",
+    "packing.effect",
+    "packing.same",
+    "cache.rows",
+    "cache.same",
+    "dropout.off",
+)
+
+Claims = Callable[[Case], list[Finding]]
+
+
+def _one(claim: Callable[[Case], Finding]) -> Claims:
+    return lambda case: [claim(case)]
+
+
+# What is checked in every pass, and what once a layer, in the plain one.
+EVERYWHERE: tuple[Claims, ...] = (
+    sight.weights,
+    sight.effect,
+    _one(sight.flag),
+    softmaxes.per_head,
+)
+ONCE: tuple[Claims, ...] = (
+    headmaps.projections,
+    norms.norms,
+    ropes.ropes,
+    _one(scales.static),
+    _one(scales.at_interface),
+    _one(scales.at_kernel),
+    scales.effective,
+    softmaxes.large,
+    _one(headmaps.keys),
+    _one(headmaps.values),
+    _one(headmaps.layout),
+    _one(caches.dropout),
+)
+ELSEWHERE: tuple[Claims, ...] = (ropes.positions,)

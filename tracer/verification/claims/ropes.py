@@ -1,0 +1,298 @@
+"""Is the rotary embedding applied to queries and keys, with the right pairs, positions, frequencies and factor, and is
+nothing else done to their length?
+
+Vectors before it (what the norm gave) and after it (what the attention function was given) tell the angle by which each
+pair was turned. Must not know: torch.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from tracer.arrays import Floats
+from tracer.records import Site, Status
+from tracer.texts import Message
+from tracer.verification import expected
+from tracer.verification.case import Case
+from tracer.verification.claims import norms
+from tracer.verification.expected import Ints, Rope
+from tracer.verification.records import Finding
+from tracer.verification.turning import Turning, measure, theta_of
+from tracer.verification.verdict import finding, passed, say, untested
+
+CHECKS = ("rope.applied", "rope.pairing", "rope.positions", "rope.theta", "rope.factor", "scale.once")
+_ROWS = 48  # tokens at each end that are measured
+_APART = 4.0
+_THETA_BLIND = 0.05
+
+
+def ropes(case: Case) -> list[Finding]:
+    """Return every check of the rotary embedding for queries and keys."""
+    return [result for name in "qk" for result in _all(case, name)]
+
+
+def positions(case: Case) -> list[Finding]:
+    """Return rope.positions for queries, and for keys where no cache stands between: padding, packing, decoding."""
+    names = "q" if case.step.past else "qk"
+    return [result for name in names for result in _all(case, name) if result.check.id == "rope.positions"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """Vectors [rows, H, D] before and after, where they stand, and how far what arrived lies from each candidate."""
+
+    before: Floats
+    after: Floats
+    at: Ints
+    distances: dict[str, float]
+    apart: dict[str, float]
+    turning: Turning
+
+
+def _all(case: Case, name: str) -> list[Finding]:
+    seen = None if case.rope is None else _look(case, name, case.rope)
+    if seen is None or case.rope is None:
+        reason = say("rope_kind", kind=str(case.facts.rope.get("rope_type"))) if case.rope is None else None
+        reason = reason or say("rope_hidden", part=name)
+        return [_untested(case, id, name, reason) for id in CHECKS]
+    if not seen.at.any() and len(seen.at) <= 1:
+        return [_untested(case, id, name, say("rope_one_token")) for id in CHECKS]
+    right = seen.distances["right"]
+    if right <= case.rope_tolerance:
+        return [_holds(case, name, id, seen, case.rope) for id in CHECKS]
+    return _broken(case, name, seen, case.rope)
+
+
+def _look(case: Case, name: str, rope: Rope) -> _Seen | None:
+    before, after = case.normed(name), case.arrived(name)
+    if case.norm_call(name) is None and norms.explained(case, name) == "skipped":
+        before = case.made(name)
+    if before is None or after is None or before.shape != after.shape:
+        return None
+    kept = case.rows
+    x, y, at = before[kept], after[kept], case.step.positions[kept]
+    if len(at) > 2 * _ROWS:
+        rows = np.r_[0:_ROWS, len(at) - _ROWS : len(at)]
+        x, y, at = x[rows], y[rows], at[rows]
+    if not np.isfinite(x).all() or not np.isfinite(y).all():
+        return None
+    angles = expected.angles(rope, at)[:, None]
+    right = expected.rotate(x, angles, rope.factor)
+    candidates = {
+        "right": right,
+        "missing": x * rope.factor,
+        "unscaled": x,
+        "neighbours": expected.rotate_neighbours(x, angles, rope.factor),
+        "mixed": expected.mixed_neighbours(x, angles, rope.factor),
+        "backwards": expected.rotate(x, -angles, rope.factor),
+    }
+    distance = partial(_distance, size=float(np.sqrt(np.mean(right**2))))
+    return _Seen(
+        before=x,
+        after=y,
+        at=at,
+        distances={kind: distance(y, vectors) for kind, vectors in candidates.items()},
+        apart={kind: distance(right, vectors) for kind, vectors in candidates.items()},
+        turning=measure(x, y, at, rope.frequencies),
+    )
+
+
+def _distance(a: Floats, b: Floats, size: float) -> float:
+    return float(np.sqrt(np.mean((a - b) ** 2))) / size if size > 0 else float("inf")
+
+
+def _holds(case: Case, name: str, id: str, seen: _Seen, rope: Rope) -> Finding:
+    """Return a pass, or say that this input could not have shown the fault."""
+    noise = max(seen.distances["right"], case.unit / 8)
+    span = float(seen.at.max() - seen.at.min())
+    shifted = _moved(seen, rope, shift=1.0)
+    theta = _moved(seen, rope, theta=1 + _THETA_BLIND)
+    shows = {
+        "rope.applied": seen.apart["missing"],
+        "rope.pairing": min(seen.apart["neighbours"], seen.apart["mixed"], seen.apart["backwards"]),
+        "rope.positions": shifted,
+        "rope.theta": theta if span else 0.0,
+        "rope.factor": 1.0,
+        "scale.once": 1.0,
+    }
+    place, about = _place(case, name, id, None), _about(id, name)
+    measured = _measured(id, name, seen, rope)
+    figures = _figures(id, name, seen, rope)
+    if shows[id] < _APART * noise:
+        return _untested(case, id, name, say("rope_blind", apart=shows[id], noise=noise))
+    return finding(
+        case,
+        id,
+        Status.PASS,
+        measured=measured,
+        expected=_expected(case, id, rope),
+        tolerance=say("relative", value=case.rope_tolerance),
+        reason=say("rope_why", distance=seen.distances["right"], apart=shows[id]),
+        site=place,
+        about=about,
+        **figures,
+    )
+
+
+def _moved(seen: _Seen, rope: Rope, shift: float = 0.0, theta: float = 1.0) -> float:
+    """Return how far vectors would move if all positions, or theta, were that much different."""
+    exponent = np.arange(len(rope.frequencies)) / len(rope.frequencies)
+    change = (seen.at[:, None] + shift) * rope.frequencies * theta**-exponent - seen.at[:, None] * rope.frequencies
+    power = np.mean(np.abs(seen.before[..., : change.shape[1]]) ** 2 + seen.before[..., change.shape[1] :] ** 2, axis=1)
+    total = float(power.sum())
+    return float(np.sqrt(np.sum(power * (2 * np.sin(change / 2)) ** 2) / total)) if total > 0 else 0.0
+
+
+def _broken(case: Case, name: str, seen: _Seen, rope: Rope) -> list[Finding]:
+    """Return which check what arrived fails, and the others as not testable or passed."""
+    wrong = _wrong(case, seen, rope)
+    if case.norm_call(name) is None and norms.explained(case, name) not in ("right", "skipped"):
+        return [_untested(case, id, name, say("rope_after_norm", part=name)) for id in CHECKS]
+    found = []
+    for id in CHECKS:
+        if id in wrong:
+            found.append(
+                finding(
+                    case,
+                    id,
+                    Status.FAIL,
+                    measured=wrong[id],
+                    expected=_expected(case, id, rope),
+                    tolerance=say("relative", value=case.rope_tolerance),
+                    reason=say("rope_off", part=name, distance=seen.distances["right"]),
+                    site=_place(case, name, id, seen),
+                    about=_about(id, name),
+                    **_figures(id, name, seen, rope),
+                )
+            )
+        else:
+            found.append(_untested(case, id, name, say("rope_elsewhere", part=name)))
+    return found
+
+
+def _wrong(case: Case, seen: _Seen, rope: Rope) -> dict[str, Message]:
+    """Return the checks that fail, with what was measured."""
+    tolerance, best = 2 * case.rope_tolerance, min(seen.distances, key=lambda kind: seen.distances[kind])
+    turning = seen.turning
+    if seen.distances[best] <= tolerance and best in ("missing", "unscaled"):
+        return {"rope.applied": say("rope_is_missing")}
+    if seen.distances[best] <= tolerance and best in ("neighbours", "mixed", "backwards"):
+        return {"rope.pairing": say(f"rope_is_{best}")}
+    if turning.residual > max(8 * tolerance, 1e-3):
+        return {"rope.pairing": say("rope_is_no_turning", residual=turning.residual)}
+    wrong: dict[str, Message] = {}
+    span = float(seen.at.max() - seen.at.min())
+    off = (turning.frequencies - rope.frequencies) * span
+    if float(np.sqrt(np.sum(turning.weights * off**2))) > tolerance:
+        wrong["rope.theta"] = _theta(turning, rope)
+    elif abs(turning.shift) > 0.25:
+        wrong["rope.positions"] = _positions(seen)
+    table = _table_factor(case)
+    if abs((table or turning.factor) / rope.factor - 1) > tolerance:
+        wrong["rope.factor"] = say("rope_factor_measured", factor=table or turning.factor)
+    if abs(turning.factor / (table or rope.factor) - 1) > tolerance:
+        wrong["scale.once"] = say("scale_once_measured", ratio=turning.factor / (table or rope.factor))
+    return wrong or {"rope.pairing": say("rope_is_no_turning", residual=turning.residual)}
+
+
+def _table_factor(case: Case) -> float | None:
+    """Return the length of (cos, sin) as the attention received them, None where it received none."""
+    if case.seen.cos is None or case.seen.sin is None:
+        return None
+    cos, sin = (array.float64()[case.rows] for array in (case.seen.cos, case.seen.sin))
+    return float(np.sqrt(np.mean(cos**2 + sin**2)))
+
+
+def _measured(id: str, name: str, seen: _Seen, rope: Rope) -> Message:
+    turning = seen.turning
+    if id == "rope.positions":
+        return _positions(seen)
+    if id == "rope.theta":
+        return _theta(turning, rope)
+    if id == "rope.factor":
+        return say("rope_factor_measured", factor=turning.factor)
+    if id == "scale.once":
+        return say("scale_once_measured", ratio=turning.factor / rope.factor)
+    return say("rope_close", part=name, distance=seen.distances["right"])
+
+
+def _positions(seen: _Seen) -> Message:
+    found = seen.turning.positions
+    shown = [f"{float(p):.4g}" for p in found[:4]] + (["…", f"{float(found[-1]):.4g}"] if len(found) > 4 else [])
+    return say("rope_positions_measured", positions=", ".join(shown), shift=seen.turning.shift)
+
+
+def _theta(turning: Turning, rope: Rope) -> Message:
+    if rope.kind == "default":
+        return say("rope_theta_measured", theta=theta_of(turning.frequencies, turning.weights))
+    off = np.abs(turning.frequencies / rope.frequencies - 1)
+    return say("rope_frequencies_measured", off=float(np.sum(turning.weights * off)))
+
+
+def _expected(case: Case, id: str, rope: Rope | None) -> Message:
+    if rope is None or id in ("rope.applied", "rope.pairing"):
+        return say(id.replace(".", "_") + "_expected")
+    if id == "rope.positions":
+        at = case.step.positions[case.rows]
+        shown = [str(int(p)) for p in at[:4]] + (["…", str(int(at[-1]))] if len(at) > 4 else [])
+        return say("rope_positions_expected", positions=", ".join(shown))
+    if id == "rope.theta":
+        return say("rope_theta_expected", theta=rope.theta, kind=rope.kind)
+    if id == "rope.factor":
+        return say("rope_factor_expected", factor=rope.factor, kind=rope.kind)
+    return say("scale_once_expected")
+
+
+def _figures(id: str, name: str, seen: _Seen, rope: Rope) -> dict[str, float | int | str | bool | None]:
+    figures: dict[str, float | int | str | bool | None] = {"part": name, "distance": seen.distances["right"]}
+    if id == "rope.theta" and rope.kind == "default":
+        figures["theta"] = theta_of(seen.turning.frequencies, seen.turning.weights)
+    if id in ("rope.factor", "scale.once"):
+        figures["factor"] = seen.turning.factor
+    if id == "rope.positions":
+        figures["shift"] = seen.turning.shift
+    return figures
+
+
+def _place(case: Case, name: str, id: str, seen: _Seen | None) -> Site | None:
+    places = case.places
+    if id == "scale.once":
+        return places.site("interface.query" if name == "q" else "interface.key", "rope.call")
+    if id == "rope.pairing":
+        return places.site("rope.half", f"rope.{name}", "rope.call", f"norm.{name}")
+    if id == "rope.positions":
+        given, wanted = case.seen.positions, case.step.positions
+        if given is not None and given.shape == wanted.shape and not np.array_equal(given[case.rows], wanted[case.rows]):
+            return places.site("rope.positions", "rope.angles")
+        return places.site("rope.angles", "rope.positions", "rope.call")
+    if id == "rope.theta":
+        return places.site("rope.base" if case.rope and case.rope.kind == "default" else "rope.frequencies", "rope.angles")
+    if id == "rope.factor":
+        return places.site("rope.cos", "rope.call")
+    if _turned_elsewhere(case, seen):
+        return places.site("rope.cos", "rope.angles")
+    return places.site(f"rope.{name}", "rope.call", f"norm.{name}")
+
+
+def _turned_elsewhere(case: Case, seen: _Seen | None) -> bool:
+    """Return whether cos and sin themselves are those of no turning at all."""
+    if seen is None or case.seen.sin is None:
+        return False
+    return not case.seen.sin.float64()[case.rows].any()
+
+
+def _about(id: str, name: str) -> Message:
+    return say(id.replace(".", "_") + "_claim", part=name)
+
+
+def _untested(case: Case, id: str, name: str, reason: Message) -> Finding:
+    return untested(
+        case,
+        id,
+        expected=_expected(case, id, case.rope),
+        reason=reason,
+        site=_place(case, name, id, None),
+        about=_about(id, name),
+        part=name,
+    )

@@ -1,0 +1,119 @@
+"""Claims about whole runs, layer by layer: the same tokens give the same result however they come, a changed token moves
+nothing before it anywhere in the model, and the kernel itself aligns its mask as flash-attention does.
+
+Must not know: torch.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracer.arrays import Array, Floats
+
+from tracer.verification.case import Case
+from tracer.verification.records import Finding
+from tracer.verification.scenarios import Bools
+from tracer.verification.subjects import kernel_site
+from tracer.verification.verdict import finding, passed, say, untested
+
+# How far outputs of a whole model may lie apart, relatively, when batch shapes and kernels' block sizes differ: rounding
+# grows from layer to layer (transformers' own tests allow 4e-2 in 16 bits).
+_SAME = {"F64": 1e-6, "F32": 1e-4, "F16": 4e-2, "BF16": 4e-2}
+_IDS = {"left_pad": "padding.same", "right_pad": "padding.same", "packed": "packing.same"}
+Direct = Callable[[int, int], tuple[NDArray[np.float32], Bools]]
+
+
+def same_as_plain(case: Case, plain: Mapping[int, Array], step: int) -> Finding | None:
+    """Return padding.same, packing.same or cache.same: real rows are those of the plain run, within rounding."""
+    id = _IDS.get(case.scenario.id, "cache.same")
+    rows = case.scenario.plain_rows[step]
+    kept = rows >= 0
+    if case.layer not in plain or not kept.any():
+        return None
+    wanted = plain[case.layer].float64()[0][rows[kept]]
+    off = _distance(case.seen.output.float64()[kept], wanted)
+    within = _SAME[case.dtype]
+    places = case.places
+    site = places.site("cache.update") if case.scenario.cached else kernel_site(case)
+    return finding(
+        case,
+        id,
+        passed(off <= within),
+        measured=say("same_measured", off=off),
+        expected=say("same_expected"),
+        tolerance=say("relative", value=within),
+        reason=say("same_why"),
+        site=site,
+        off=off,
+    )
+
+
+def model_causal(case: Case, plain: Mapping[int, Array], changed: int) -> Finding:
+    """Return causal.model: with the last token changed, every earlier row of this layer's output has the same bits."""
+    before, after = plain[case.layer][0], case.seen.output[0]
+    moved = (before.bits != after.bits).any(axis=-1)
+    leaks = np.flatnonzero(moved[:changed])
+    wanted = say("causal_model_expected")
+    if changed == 0 or not moved[changed]:
+        return untested(case, "causal.model", expected=wanted, reason=say("effect_single"))
+    measured = say("causal_model_measured", token=changed)
+    if leaks.size:
+        measured = say("effect_leak", token=changed, row=int(leaks[0]), batch=0)
+    return finding(
+        case,
+        "causal.model",
+        passed(not leaks.size),
+        measured=measured,
+        expected=wanted,
+        reason=say("effect_why"),
+        site=kernel_site(case),
+        row=int(leaks[0]) if leaks.size else None,
+    )
+
+
+def kernel_shapes(case: Case, direct: Direct | None) -> list[Finding]:
+    """Return kernel.alignment and kernel.empty_rows: the kernel called alone with fewer and more queries than keys."""
+    wanted = {"kernel.alignment": say("alignment_expected"), "kernel.empty_rows": say("empty_expected")}
+    if direct is None or case.interface is None or case.facts.head_dim < 5 or case.step.ids.shape[1] < 5:
+        reason = say("kernel_not_lent") if direct is None else say("effect_single")
+        return [untested(case, id, expected=message, reason=reason) for id, message in wanted.items()]
+    fewer, _ = direct(2, 5)
+    more, zero = direct(5, 2)
+    pattern = _pattern(fewer)
+    site = kernel_site(case)
+    return [
+        finding(
+            case,
+            "kernel.alignment",
+            passed(pattern == "11110 / 11111"),
+            measured=say("alignment_measured", pattern=pattern),
+            expected=wanted["kernel.alignment"],
+            reason=say("alignment_why"),
+            site=site,
+            pattern=pattern,
+        ),
+        finding(
+            case,
+            "kernel.empty_rows",
+            passed(bool(np.isfinite(more).all()) and zero.tolist() == [True, True, True, False, False]),
+            measured=say("empty_measured", pattern=_pattern(more)),
+            expected=wanted["kernel.empty_rows"],
+            reason=say("empty_why"),
+            site=site,
+            pattern=_pattern(more),
+        ),
+    ]
+
+
+def _pattern(weights: NDArray[np.float32]) -> str:
+    rows = ("".join("?" if not np.isfinite(w) else "01"[bool(w != 0)] for w in row) for row in weights)
+    return " / ".join(rows)
+
+
+def _distance(a: Floats, b: Floats) -> float:
+    size = float(np.sqrt(np.mean(b**2)))
+    off = float(np.sqrt(np.mean((a - b) ** 2)))
+    return off / size if size > 0 and np.isfinite(off) else float("inf")
+
+

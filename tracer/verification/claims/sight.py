@@ -1,0 +1,335 @@
+"""Who sees whom: causality, window, padding and packing, read from the weights an attention really gave and from what
+moves when a token is changed.
+
+A flag is read and told, but effect decides. Must not know: torch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracer.arrays import Floats
+from tracer.records import Site, Status
+from tracer.texts import Message
+from tracer.verification.case import Case
+from tracer.verification.expected import Ints
+from tracer.verification.records import Finding
+from tracer.verification.scenarios import Bools
+from tracer.verification.subjects import kernel_site
+from tracer.verification.verdict import finding, passed, say, untested
+
+# Which check a kind of fault belongs to: a key seen that should be hidden, or hidden that should be seen.
+_OWNER = {"future": "causal.weights", "missing": "causal.weights", "old": "window.effective", "short": "window.effective"}
+_OWNER |= {"pad": "padding.weights", "other": "packing.weights"}
+# A key counts as missing where the reference gives it more than this and the model nothing like it.
+_SURE = 1e-3
+
+
+@dataclass(frozen=True)
+class _Fault:
+    """A weight where none should be, or none where one should be."""
+
+    kind: str
+    row: int
+    head: int
+    query: int
+    key: int
+    weight: float
+    reference: float
+
+
+def weights(case: Case) -> list[Finding]:
+    """Return the checks of effective weights that this scenario is for."""
+    ids = _checks(case)
+    if case.probed.weights is None:
+        return [untested(case, id, expected=_expected(case, id), reason=say("weights_hidden")) for id in ids]
+    faults = _faults(case)
+    owner = {**_OWNER, **({kind: "causal.alignment" for kind in ("future", "missing")} if case.step.past else {})}
+    return [_weights(case, id, [fault for fault in faults if owner[fault.kind] == id]) for id in ids]
+
+
+def effect(case: Case) -> list[Finding]:
+    """Return what changing tokens showed: causal.effect, padding.effect or packing.effect."""
+    if case.step.past:
+        return []
+    id = "packing.effect" if case.step.starts else "padding.effect" if case.step.mask else "causal.effect"
+    wanted = say(id.replace(".", "_") + "_expected")
+    if not case.probed.repeats:
+        return [untested(case, id, expected=wanted, reason=say("not_repeatable"))]
+    tried, leak, blind = 0, None, True
+    for row, token, moved in case.probed.moved:
+        tried += 1
+        blind &= not bool(moved[row, token]) and not case.step.mask
+        hit = np.argwhere(moved & _must_stay(case, row, token))
+        if hit.size and leak is None:
+            leak = (token, int(hit[0][0]), int(hit[0][1]))
+    if not tried or blind:
+        return [untested(case, id, expected=wanted, reason=say("effect_single" if not tried else "effect_blind"))]
+    tokens = [token for _, token, _ in case.probed.moved]
+    if leak is None:
+        measured = say(id.replace(".", "_") + "_measured", tokens=_some(tokens))
+    else:
+        measured = say("effect_leak", token=leak[0], row=leak[2], batch=leak[1])
+    return [
+        finding(
+            case,
+            id,
+            passed(leak is None),
+            measured=measured,
+            expected=wanted,
+            reason=say("effect_why"),
+            site=_place(case, id),
+            tried=tried,
+            token=leak[0] if leak else None,
+            row=leak[2] if leak else None,
+        )
+    ]
+
+
+def flag(case: Case) -> Finding:
+    """Return causal.flag: the kernel is told to hide later tokens, by a flag or by a mask."""
+    told = _told(case)
+    wanted = say("causal_flag_expected")
+    if case.interface is None:
+        return untested(case, "causal.flag", expected=wanted, reason=say("interface_hidden"))
+    leaks = [fault for fault in _faults(case) if fault.kind == "future"] if case.probed.weights is not None else []
+    kernel = case.seen.kernel
+    given = say(
+        "causal_flag_measured",
+        causal=str(kernel.causal) if kernel is not None else "—",
+        mask=_shape(case),
+    )
+    if told or case.step.ids.shape[1] == 1:
+        reason = say("causal_flag_told" if told else "causal_flag_single")
+        return finding(case, "causal.flag", Status.PASS, measured=given, expected=wanted, reason=reason)
+    if not leaks:
+        return untested(case, "causal.flag", expected=wanted, reason=say("causal_flag_by_effect"))
+    reason = say("causal_flag_lost", function=case.interface.function)
+    return finding(
+        case, "causal.flag", Status.FAIL, measured=given, expected=wanted, reason=reason, site=_flag_place(case)
+    )
+
+
+def window_of(case: Case) -> int | None:
+    """Return the largest number of keys back that a query gave weight, itself counted; None where that is all there
+    are or it cannot be read."""
+    found = case.probed.weights
+    if found is None or len(found.columns) < case.keys:
+        return None
+    offset = case.keys - case.step.ids.shape[1]
+    widest = 0
+    for query in range(case.step.ids.shape[1]):
+        seen = np.flatnonzero((found.values[0, :, query] != 0).any(axis=0))
+        if seen.size:
+            widest = max(widest, query + offset - int(seen[0]) + 1)
+    return None if widest >= case.keys else widest
+
+
+def _checks(case: Case) -> list[str]:
+    if case.step.past:
+        return ["causal.alignment"]
+    ids = ["causal.weights"]
+    if case.step.starts:
+        ids.append("packing.weights")
+    elif case.step.mask:
+        ids.append("padding.weights")
+    return [*ids, "window.effective"]
+
+
+def _weights(case: Case, id: str, faults: list[_Fault]) -> Finding:
+    hidden = _hidden_of(case, id)
+    wanted = _expected(case, id)
+    if faults:
+        worst = max(faults, key=lambda fault: max(fault.weight, fault.reference))
+        return finding(
+            case,
+            id,
+            Status.FAIL,
+            measured=_told_fault(case, worst),
+            expected=wanted,
+            reason=say("weights_read"),
+            site=_place(case, id),
+            head=worst.head,
+            kind=worst.kind,
+            query=worst.query,
+            key=worst.key,
+            weight=worst.weight,
+            reference=worst.reference,
+        )
+    if not hidden:
+        return untested(case, id, expected=wanted, reason=_nothing_hidden(case, id), window=case.facts.window)
+    if id == "window.effective":
+        measured = say("window_measured", window=window_of(case) or case.keys)
+        if case.facts.window is None:
+            measured = say("window_measured_all", keys=case.keys)
+    else:
+        measured = say("weights_clean", count=hidden)
+    return finding(
+        case, id, Status.PASS, measured=measured, expected=wanted, reason=say("weights_read"), site=_place(case, id)
+    )
+
+
+def _faults(case: Case) -> list[_Fault]:
+    """Return the worst fault of each kind for each batch row and head."""
+    found: list[_Fault] = []
+    weights = case.probed.weights
+    if weights is None:
+        return found
+    for row in range(case.step.ids.shape[0]):
+        kinds = _kinds(case, row)
+        counts = case.rows[row]
+        for place, index in enumerate(range(weights.values.shape[1])):
+            if index not in case.heads:
+                continue
+            values = np.abs(np.nan_to_num(weights.values[row, place].astype(np.float64), nan=np.inf))
+            for kind, mask in kinds.items():
+                score = np.where(mask[:, weights.columns] & counts[:, None], values, 0.0)
+                if score.max(initial=0.0) > 0:
+                    found.append(_at(kind, row, index, score, weights.columns, 0.0))
+            found += _missing(case, row, index, values)
+    return found
+
+
+def _missing(case: Case, row: int, index: int, values: Floats) -> list[_Fault]:
+    head, weights = case.reference(row, index), case.probed.weights
+    if head is None or weights is None or not np.isfinite(values).all():
+        return []
+    reference = head.weights(slice(None))[:, weights.columns]
+    gone = (reference > _SURE) & (values < reference * 0.01) & case.rows[row][:, None]
+    if not gone.any():
+        return []
+    length = values.shape[0]
+    distance = np.arange(length)[:, None] + case.keys - length - weights.columns[None, :]
+    # A key hidden beyond the farthest one seen is a window's doing; any other one is not.
+    farthest = np.where(values > 0, distance, -1).max(axis=1, keepdims=True)
+    beyond = (distance > farthest) & (farthest >= 0)
+    found = []
+    for kind, mask in (("missing", gone & ~beyond), ("short", gone & beyond)):
+        if mask.any():
+            score = np.where(mask, reference, 0.0)
+            found.append(_at(kind, row, index, score, weights.columns, float(score.max())))
+    return found
+
+
+def _at(kind: str, row: int, head: int, score: Floats, columns: Ints, reference: float) -> _Fault:
+    query, column = np.unravel_index(int(score.argmax()), score.shape)
+    weight = 0.0 if reference else float(score.max())
+    return _Fault(kind, row, head, int(query), int(columns[column]), weight, reference)
+
+
+def _kinds(case: Case, row: int) -> Mapping[str, Bools]:
+    """Return which pairs [Tq, Tk] are hidden for what reason; a pair has one reason only."""
+    length, keys = case.step.ids.shape[1], case.keys
+    places = np.arange(length)[:, None] + keys - length
+    at = np.arange(keys)[None, :]
+    real = case.step.real[row, case.step.real.shape[1] - keys :]
+    sequence = np.searchsorted(np.array(case.step.starts or (0, keys)), np.arange(keys), side="right")
+    other = sequence[None, :] != sequence[keys - length :, None]
+    pad = ~other & ~real[None, :]
+    future = ~other & ~pad & (at > places)
+    old = np.zeros_like(future)
+    if case.facts.window is not None:
+        old = ~other & ~pad & (at <= places - case.facts.window)
+    return {"other": other, "pad": pad, "future": future, "old": old}
+
+
+def _hidden_of(case: Case, id: str) -> int:
+    """Return how many pairs the check looks at: 0 where this input has none, so that it could show nothing."""
+    kinds = {"causal.alignment": "future", "causal.weights": "future", "padding.weights": "pad"}
+    kinds |= {"packing.weights": "other", "window.effective": "old"}
+    if id == "window.effective" and case.facts.window is None:
+        return case.keys - 1
+    if id == "causal.alignment":
+        return case.keys - 1
+    return sum(int(_kinds(case, row)[kinds[id]][case.rows[row]].sum()) for row in range(case.step.ids.shape[0]))
+
+
+def _nothing_hidden(case: Case, id: str) -> Message:
+    if id == "window.effective":
+        return say("window_longer", window=case.facts.window, keys=case.keys)
+    return say("weights_nothing_hidden")
+
+
+def _must_stay(case: Case, row: int, token: int) -> Bools:
+    """Return which output rows [B, T] must not move when ``token`` of batch row ``row`` is changed."""
+    stay = case.rows.copy()
+    if case.step.mask:
+        return stay
+    length = case.step.ids.shape[1]
+    bounds = case.step.starts or (0, length)
+    end = next(stop for stop in bounds[1:] if token < stop)
+    stay[row, token:end] = False
+    return stay
+
+
+def _told(case: Case) -> bool:
+    """Return whether the kernel was told to hide later tokens: by its flag, or by a mask that hides them."""
+    kernel = case.seen.kernel
+    if kernel is not None and kernel.causal:
+        return True
+    mask = case.interface.mask if case.interface is not None else None
+    if mask is None or len(mask.shape) != 4:
+        return False
+    hides = ~mask.bits if mask.dtype == "BOOL" else mask.float64() < -1e3
+    length, keys = case.step.ids.shape[1], mask.shape[-1]
+    future = np.arange(keys)[None, :] > np.arange(length)[:, None] + keys - length
+    return bool(hides[..., future].all())
+
+
+def _shape(case: Case) -> str:
+    mask = case.interface.mask if case.interface is not None else None
+    return "None" if mask is None else " × ".join(map(str, mask.shape))
+
+
+def _told_fault(case: Case, fault: _Fault) -> Message:
+    values = {"layer": case.layer, "head": fault.head, "query": fault.query, "key": fault.key}
+    if fault.kind in ("missing", "short"):
+        return say(f"weights_{fault.kind}", **values, reference=fault.reference)
+    return say(f"weights_{fault.kind}", **values, weight=fault.weight)
+
+
+def _expected(case: Case, id: str) -> Message:
+    if id == "window.effective":
+        window = case.facts.window
+        return say("window_expected_all") if window is None else say("window_expected", window=window)
+    return say(id.replace(".", "_") + "_expected")
+
+
+def _place(case: Case, id: str) -> Site | None:
+    if id.startswith("causal"):
+        return _flag_place(case)
+    if id.startswith("window"):
+        return _window_place(case)
+    if id.startswith("padding") and case.flash:
+        return kernel_site(case) or case.places.site("padding.unpadded")
+    return kernel_site(case) if case.flash else case.places.site("causal.masked", "causal.mask") or kernel_site(case)
+
+
+def _flag_place(case: Case) -> Site | None:
+    """Return where causality is decided: the definition if it says False, a hop that changes it, a mask, the kernel."""
+    kernel, places = case.seen.kernel, case.places
+    if kernel is None:
+        return places.site("causal.masked") if case.kind == "eager" else kernel_site(case) or places.site("causal.mask")
+    if kernel.causal or kernel.mask:
+        return kernel_site(case)
+    if case.seen.parts.attributes.get("is_causal") is not True:
+        return places.site("causal.definition", "causal.flag")
+    return places.site("causal.flag") or kernel_site(case)
+
+
+def _window_place(case: Case) -> Site | None:
+    places, window = case.places, case.facts.window
+    if case.seen.parts.attributes.get("sliding_window") != window:
+        return places.site("window.definition")
+    if case.interface is not None and case.interface.sliding_window != window:
+        return places.site("window.attribute")
+    kernel = case.seen.kernel
+    told = kernel.window if kernel is not None else None
+    if told is not None and window is not None and told[0] not in (window - 1, -1):
+        return places.site("window.kernel")
+    return kernel_site(case) if case.flash else places.site("window.mask") or kernel_site(case)
+
+
+def _some(tokens: list[int]) -> str:
+    return ", ".join(map(str, tokens)) if len(tokens) <= 6 else f"{tokens[0]}, {tokens[1]}, …, {tokens[-1]}"

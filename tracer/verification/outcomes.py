@@ -1,0 +1,44 @@
+"""Bring the findings of all layers and heads together: one outcome for each check and scenario.
+
+Must not know: how findings come about.
+"""
+
+from collections.abc import Iterable
+
+from tracer.records import Status
+from tracer.verification.catalogue import CHECKS
+from tracer.verification.records import Finding, Outcome
+
+
+def outcomes(findings: Iterable[Finding], scenarios: tuple[str, ...]) -> tuple[Outcome, ...]:
+    """Return an outcome for each scenario and check, failures first, otherwise in the order of scenarios and checks.
+
+    A check passes where at least one layer and head could be tested and none failed.
+    """
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.scenario, finding.check.id), []).append(finding)
+    made = [_together(group) for group in groups.values()]
+    order = {scenario: n for n, scenario in enumerate(scenarios)}
+    rank = {id: n for n, id in enumerate(CHECKS)}
+    return tuple(
+        sorted(
+            made,
+            key=lambda o: (o.check.status is not Status.FAIL, order[o.scenario], rank.get(o.check.id, len(rank))),
+        )
+    )
+
+
+def _together(group: list[Finding]) -> Outcome:
+    failed = [finding for finding in group if finding.check.status is Status.FAIL]
+    passed = [finding for finding in group if finding.check.status is Status.PASS]
+    shown = (failed or passed or group)[0]
+    return Outcome(
+        check=shown.check,
+        scenario=shown.scenario,
+        layer=shown.layer,
+        head=shown.head,
+        tested=len(failed) + len(passed),
+        not_testable=len(group) - len(failed) - len(passed),
+        failed=tuple((finding.layer, finding.head) for finding in failed),
+    )

@@ -1,0 +1,69 @@
+"""What a verification ends with. Frozen. Must not know: how it came about, how it is shown."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tracer.records import Check, CheckpointFacts, Choice, ModelFacts, Status
+from tracer.texts import Message
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check of one layer in one scenario. ``head`` is None where the check is about all heads at once."""
+
+    scenario: str
+    layer: int
+    head: int | None
+    check: Check
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All findings of one check in one scenario, as one: ``check`` is the first failure, else the weightiest finding.
+
+    ``tested`` and ``failed`` name the layers (and heads) behind it.
+    """
+
+    check: Check
+    scenario: str
+    layer: int
+    head: int | None
+    tested: int
+    not_testable: int
+    failed: tuple[tuple[int, int | None], ...]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was verified and how it ended. ``forwards`` is the cost in plain forward passes, where it was measured."""
+
+    subject: str
+    checkpoint: CheckpointFacts | None
+    model: ModelFacts
+    engine: Choice
+    kernel: Choice
+    device: Choice
+    dtype: Choice
+    versions: Mapping[str, str]
+    tokens: int
+    layers: tuple[int, ...]
+    heads: tuple[int, ...]
+    scenarios: tuple[str, ...]
+    thorough: bool
+    outcomes: tuple[Outcome, ...]
+    windows: tuple[tuple[int, str, int | None], ...] = ()
+    warnings: tuple[Message, ...] = ()
+    cost: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> tuple[Outcome, ...]:
+        """The outcomes that failed."""
+        return tuple(outcome for outcome in self.outcomes if outcome.check.status is Status.FAIL)
+
+    @property
+    def exit_code(self) -> int:
+        """0: no check failed and at least one passed; 1: one failed; 3: nothing could be tested."""
+        statuses = {outcome.check.status for outcome in self.outcomes}
+        if Status.FAIL in statuses:
+            return 1
+        return 0 if Status.PASS in statuses else 3

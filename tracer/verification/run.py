@@ -1,0 +1,177 @@
+"""Put a model through the scenarios and judge every watched attention call.
+
+Must not know: command lines, checkpoints, how results are shown.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tracer.arrays import Array
+from tracer.engines.transformers import probes
+from tracer.engines.transformers.live import Inputs, Live
+from tracer.engines.transformers.seeing import seen
+from tracer.engines.transformers.watching import Call
+from tracer.verification import catalogue, scenarios
+from tracer.verification.case import Case
+from tracer.verification.claims import caches, runs
+from tracer.verification.places import Places
+from tracer.verification.probing import Plan, Probed, probe
+from tracer.verification.records import Finding
+from tracer.verification.scenarios import Scenario, Step
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What to look at: layers, heads, token ids, the id used as padding; ``only`` names scenarios (None: all)."""
+
+    layers: tuple[int, ...]
+    heads: tuple[int, ...]
+    ids: tuple[int, ...]
+    pad: int
+    only: tuple[str, ...] | None = None
+    thorough: bool = False
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True)
+class Examined:
+    """All findings, the scenarios that were run, the window each layer showed, and seconds: of everything, and of one
+    plain forward pass."""
+
+    findings: tuple[Finding, ...]
+    scenarios: tuple[str, ...]
+    seconds: float
+    plain_seconds: float
+
+
+def examine(live: Live, places: Places, kind: str, wanted: Examination) -> Examined:
+    """Return every finding about ``live``; ``kind`` names the kernel it runs on."""
+    made = [
+        scenario
+        for scenario in scenarios.every(wanted.ids, wanted.pad)
+        if wanted.only is None or scenario.id in wanted.only
+    ]
+    started = time.perf_counter()
+    work = _Work(live, places, kind, wanted, total=_total(made, wanted))
+    for scenario in made:
+        work.run(scenario)
+    return Examined(
+        findings=tuple(work.findings),
+        scenarios=tuple(scenario.id for scenario in made),
+        seconds=time.perf_counter() - started,
+        plain_seconds=work.plain_seconds,
+    )
+
+
+def _total(made: Sequence[Scenario], wanted: Examination) -> int:
+    passes = sum(len(scenario.steps) + (scenario.id == "plain") for scenario in made)
+    return passes * len(wanted.layers)
+
+
+@dataclass
+class _Work:
+    live: Live
+    places: Places
+    kind: str
+    wanted: Examination
+    total: int
+    findings: list[Finding] = field(default_factory=list)
+    plain: dict[int, Array] = field(default_factory=dict)
+    plain_seconds: float = 0.0
+    _done: int = 0
+
+    def run(self, scenario: Scenario) -> None:
+        """Run one scenario, with what belongs to it."""
+        cache = self.live.new_cache() if scenario.cached else None
+        rows = caches.CacheRows()
+        for number, step in enumerate(scenario.steps):
+
+            def judge(call: Call, number: int = number, step: Step = step) -> None:
+                self._judge(call, scenario, number, step, rows)
+
+            self._forward(step, judge, cache)
+        if scenario.id == "plain":
+            self._changed(scenario)
+
+    def _forward(self, step: Step, consumer: Callable[[Call], None], cache: object = None) -> None:
+        inputs = Inputs(
+            ids=step.ids,
+            mask=step.real.astype(np.int64) if step.mask else None,
+            positions=step.positions if step.give_positions else None,
+            starts=step.starts,
+        )
+        with self.live.watched(set(self.wanted.layers), consumer):
+            self.live.forward(inputs, cache)
+
+    def _judge(self, call: Call, scenario: Scenario, number: int, step: Step, rows: caches.CacheRows) -> None:
+        plain = scenario.id == "plain"
+        facts = self.live.facts(call.layer)
+        record = seen(call)
+        plan = Plan(self.wanted.heads, self.wanted.thorough)
+        last = number == len(scenario.steps) - 1
+        probed = probe(call, record, step, facts, plan, full=plain) if last else Probed(True)
+        case = Case(
+            scenario, step, facts, self.live.dtype, self.kind, self.wanted.heads, record, probed, self.places
+        )
+        if plain:
+            self.plain[call.layer] = record.output
+        found = list(rows.check(case)) if scenario.cached else []
+        if last:
+            for claims in (*catalogue.EVERYWHERE, *(catalogue.ONCE if plain else catalogue.ELSEWHERE)):
+                found += claims(case)
+        if plain and call.layer == min(self.wanted.layers):
+            found += runs.kernel_shapes(case, self._direct(case))
+        if not plain:
+            same = runs.same_as_plain(case, self.plain, number)
+            found += [same] if same is not None else []
+        self.findings += found
+        self._advance()
+
+    def _changed(self, scenario: Scenario) -> None:
+        """Run the plain prompt with its last token changed, and look at every layer's earlier rows."""
+        (step,) = scenario.steps
+        ids = step.ids.copy()
+        if ids.shape[1] < 2:
+            return
+        last = ids.shape[1] - 1
+        ids[0, last] = next(int(id) for id in (*ids[0], ids[0, last] + 1, 0) if id != ids[0, last])
+        other = Step(ids, step.positions, step.real)
+
+        def judge(call: Call) -> None:
+            record = seen(call)
+            case = Case(
+                scenario,
+                other,
+                self.live.facts(call.layer),
+                self.live.dtype,
+                self.kind,
+                self.wanted.heads,
+                record,
+                Probed(True),
+                self.places,
+            )
+            self.findings.append(runs.model_causal(case, self.plain, last))
+            self._advance()
+
+        started = time.perf_counter()
+        self._forward(other, judge)
+        self.plain_seconds = time.perf_counter() - started
+
+    def _direct(self, case: Case) -> runs.Direct | None:
+        kernel, interface = self.live.kernel, case.interface
+        if kernel is None or kernel.varlen is None or interface is None:
+            return None
+        varlen = kernel.varlen
+        return lambda tq, tk: probes.direct(
+            varlen, interface.query[0], interface.key[0], tq, tk, self.live.device
+        )
+
+    def _advance(self) -> None:
+        self._done += 1
+        if self.wanted.progress is not None:
+            self.wanted.progress(self._done, self.total)
