@@ -12,6 +12,7 @@ from tracer.maths.patterns import pattern
 from tracer.maths.visibility import Visibility
 from tracer.page.overview import overview_page
 from tracer.page.record import Facts, Pictures, plain
+from tracer.result import look_at
 
 LOUD = 200.0
 
@@ -109,6 +110,15 @@ def test_heads_worth_opening_are_named_with_why_and_pictured() -> None:
     assert isinstance(pictures, Pictures)
     assert len(pictures.items) == len(facts.rows)
     assert "--layer 1 --head 2" in text_of(page)
+
+
+def test_a_head_whose_check_failed_is_named_at_the_top() -> None:
+    layer = invented(8)
+    broken = replace(layer, effects=replace(layer.effects, untraced_same=False))
+    page = overview_page([broken], "en", [look_at(broken, head) for head in range(2)])
+    assert page.sections[0].id == "failures"
+    assert "✗ layer 1 head 1 Tracing changed nothing" in text_of(page)
+    assert plain(page.verdict).startswith("✗ 2 failed")
 
 
 def test_several_layers_stand_in_one_table() -> None:

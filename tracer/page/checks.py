@@ -3,6 +3,8 @@
 Must not know: how a check is made.
 """
 
+from collections.abc import Sequence
+
 from tracer.page.header import MARKS
 from tracer.page.record import Line, Piece, Prose, Role, Section, Verdict, Verdicts, line
 from tracer.page.wording import Words, muted, place
@@ -18,15 +20,14 @@ def checks(say: Words, found: tuple[Check, ...]) -> Section:
     return Section("checks", "", line(say("checks_heading")), (Verdicts(tuple(_verdict(say, c) for c in ordered)),))
 
 
-def failures(say: Words, found: tuple[Check, ...]) -> Section | None:
-    """Return the failing checks alone, for the top of the page; None where none failed."""
-    failed = tuple(check for check in found if check.status is Status.FAIL)
-    if not failed:
-        return None
-    return Section("failures", "", line(say("failures_heading")), (Verdicts(tuple(_verdict(say, c) for c in failed)),))
+def failures(say: Words, found: Sequence[tuple[str, Check]]) -> Section | None:
+    """Return the failing checks alone, for the top of the page; None where none failed. Each check comes with the name
+    of the head it is about, empty on a page of one head."""
+    failed = tuple(_verdict(say, check, name) for name, check in found if check.status is Status.FAIL)
+    return Section("failures", "", line(say("failures_heading")), (Verdicts(failed),)) if failed else None
 
 
-def _verdict(say: Words, check: Check) -> Verdict:
+def _verdict(say: Words, check: Check, name: str = "") -> Verdict:
     mark, role = MARKS[check.status]
     details = [
         (say(f"check_{name}"), line(Piece(say.of(value), Role.NUMBER)))
@@ -37,7 +38,8 @@ def _verdict(say: Words, check: Check) -> Verdict:
         )
         if say.of(value)
     ]
-    return Verdict(role, mark, _claim(say, check), tuple(details), muted(say.of(check.reason)))
+    claim = (Piece(f"{name}  ", Role.MUTED), *_claim(say, check)) if name else _claim(say, check)
+    return Verdict(role, mark, claim, tuple(details), muted(say.of(check.reason)))
 
 
 def _claim(say: Words, check: Check) -> Line:

@@ -26,7 +26,7 @@ def head_page(trace: Trace, language: str, *, query: int | None = None, size: in
     kv_head = layer.model.kv_head(trace.head)
     part = window(reference.visibility.tq, reference.visibility.tk, size, query)
     sections: list[Section | None] = [
-        checks.failures(say, trace.checks),
+        checks.failures(say, [("", check) for check in trace.checks]),
         header.ran(say, layer),
         steps.overview(say, layer, kv_head, trace.head),
     ]

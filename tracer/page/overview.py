@@ -31,9 +31,10 @@ from tracer.page.record import (
 )
 from tracer.page.wording import Words, muted
 from tracer.records import LayerTrace
+from tracer.result import Trace
 
 _WORTH = 0.5  # a head that puts this much of its weight on one kind of place is named for it
-_PICTURES = 4
+_PICTURES, _OTHERS = 4, 3
 _KINDS = ("after_earlier", "previous", "own", "first")
 
 
@@ -60,8 +61,11 @@ def _pattern(layer: LayerTrace, head: int) -> Pattern:
     return pattern(reference(layer, head), layer.request.token_ids)
 
 
-def overview_page(layers: Sequence[LayerTrace], language: str) -> Page:
-    """Return the page of all heads of ``layers`` (at least one, all of one prompt) in ``language``."""
+def overview_page(layers: Sequence[LayerTrace], language: str, traces: Sequence[Trace] = ()) -> Page:
+    """Return the page of all heads of ``layers`` (at least one, all of one prompt) in ``language``.
+
+    ``traces`` are heads of these layers whose checks were made: how they ended is said, and each that failed is shown.
+    """
     say = Words(language)
     found = measure(layers)
     first = layers[0]
@@ -72,11 +76,27 @@ def overview_page(layers: Sequence[LayerTrace], language: str) -> Page:
         else say("title_layers", model=MODEL, first=numbers[0], last=numbers[-1], heads=len(found))
     )
     worth = _worth(found)
-    sections = [header.ran(say, first), _named(say, worth), _heads(say, found, len(layers) > 1), _pictures(say, worth)]
-    warned = checks.warnings(say, first.warnings)
-    sections += [warned] if warned is not None else []
-    sections.append(_next(say, worth))
-    return Page("overview", language, line(Piece(title, Role.STRONG)), (), tuple(sections))
+    checked = [
+        (say("layer_head", layer=trace.layer.request.layer, head=trace.head), check)
+        for trace in traces
+        for check in trace.checks
+    ]
+    sections = [
+        checks.failures(say, checked),
+        header.ran(say, first),
+        _named(say, worth),
+        _heads(say, found, len(layers) > 1),
+        _pictures(say, worth),
+        checks.warnings(say, first.warnings),
+        _next(say, worth),
+    ]
+    return Page(
+        "overview",
+        language,
+        line(Piece(title, Role.STRONG)),
+        header.verdict(say, tuple(check for _, check in checked)),
+        tuple(section for section in sections if section is not None),
+    )
 
 
 # ---------------------------------------------------------------------------------------------- worth opening
@@ -84,11 +104,12 @@ def overview_page(layers: Sequence[LayerTrace], language: str) -> Page:
 
 @dataclass(frozen=True, eq=False)
 class _Worth:
-    """A head worth opening: for what, and how much of its weight that gets."""
+    """A head worth opening: for what, how much of its weight that gets, and the next strongest of its kind."""
 
     measured: Measured
     kind: str
     share: float
+    others: tuple[Measured, ...] = ()
 
 
 def _worth(found: tuple[Measured, ...]) -> tuple[_Worth, ...]:
@@ -98,7 +119,9 @@ def _worth(found: tuple[Measured, ...]) -> tuple[_Worth, ...]:
         best = max(found, key=lambda each: _share(each, kind))
         share = _share(best, kind)
         if share >= _WORTH and all(other.measured is not best for other in named):
-            named.append(_Worth(best, kind, share))
+            others = sorted((each for each in found if each is not best), key=lambda each: -_share(each, kind))
+            strong = tuple(each for each in others if _share(each, kind) >= _WORTH)
+            named.append(_Worth(best, kind, share, strong[:_OTHERS]))
     if not named:
         sharpest = min(found, key=lambda each: each.pattern.relative)
         named.append(_Worth(sharpest, "sharpest", sharpest.pattern.relative))
@@ -111,14 +134,16 @@ def _share(each: Measured, kind: str) -> float:
 
 
 def _named(say: Words, worth: tuple[_Worth, ...]) -> Section:
-    rows = tuple(
-        (
-            line(Piece(_name(say, each.measured), Role.STRONG)),
-            line(say(f"worth_{each.kind}", share=fixed(each.share, 2), repeats=each.measured.pattern.repeats)),
-        )
-        for each in worth
-    )
+    rows = tuple((line(Piece(_name(say, each.measured), Role.STRONG)), _why(say, each)) for each in worth)
     return Section("worth", "", line(say("worth_heading")), (Facts(rows),))
+
+
+def _why(say: Words, each: _Worth) -> Line:
+    reason = say(f"worth_{each.kind}", share=fixed(each.share, 2), repeats=each.measured.pattern.repeats)
+    if not each.others:
+        return line(reason)
+    names = ", ".join(_name(say, other) for other in each.others)
+    return line(reason, *muted(say("worth_also", heads=names)))
 
 
 def _name(say: Words, each: Measured) -> str:

@@ -25,12 +25,13 @@ def head_text(
 
     Raises InputError for a query that is not in the prompt or a window below 1.
     """
-    return render(head_page(trace, language, query=query, size=window or default_window(screen.width)), screen)
+    size = default_window(screen.width) if window is None else window
+    return render(head_page(trace, language, query=query, size=size), screen)
 
 
-def overview_text(layers: Sequence[LayerTrace], language: str, screen: Screen) -> str:
-    """Return the page of all heads of one or more layers of one prompt."""
-    return render(overview_page(layers, language), screen)
+def overview_text(layers: Sequence[LayerTrace], language: str, screen: Screen, *, traces: Sequence[Trace] = ()) -> str:
+    """Return the page of all heads of one or more layers of one prompt; ``traces`` are heads whose checks were made."""
+    return render(overview_page(layers, language, traces), screen)
 
 
 def default_window(width: int) -> int:
