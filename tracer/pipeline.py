@@ -3,7 +3,8 @@
 The only module that knows the order. Must not know: command lines, rendering.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import importlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,6 @@ import platformdirs
 
 from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.checkpoint.open import open_checkpoint
-from tracer.engines.nanovllm import engine as nano_vllm
-from tracer.engines.transformers import engine as transformers
 from tracer.engines.transformers.engine import Progress, Wanted
 from tracer.errors import InputError
 from tracer.kernels.choose import choose
@@ -21,9 +20,11 @@ from tracer.result import Trace, look_at
 from tracer.texts import Message, message
 
 MODEL = "qwen3"
-Engine = Callable[[Checkpoint, tuple[Token, ...], Wanted], LayerTrace]
-# The first is the default.
-ENGINES: Mapping[str, Engine] = {"transformers": transformers.trace_layer, "nano-vllm": nano_vllm.trace_layer}
+# Engine → the module whose ``trace_layers`` runs it, imported when it is asked for; the first is the default.
+ENGINES: Mapping[str, str] = {
+    "transformers": "tracer.engines.transformers.engine",
+    "nano-vllm": "tracer.engines.nanovllm.engine",
+}
 _DTYPES = {"float64": "F64", "float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 _LONG = {short: long for long, short in _DTYPES.items()}
 
@@ -81,14 +82,21 @@ def trace_layers(
         head=head,
         query=query,
         token_ids=tuple(token.id for token in read),
-        engine=Choice(engine, message("pipeline.engine_default")),
+        engine=Choice(engine, _why_engine(engine)),
         kernel=Choice(chosen.kind, chosen.reason),
         device=Choice(chosen.device, chosen.reason),
         dtype=run_dtype,
     )
     kept = tuple(range(facts.heads)) if heads is None else tuple(heads)
     wanted = Wanted(request, chosen, kept, Path(platformdirs.user_cache_dir("tracer")), progress)
-    return transformers.trace_layers(opened, read, wanted, layers)
+    traced: tuple[LayerTrace, ...]
+    traced = importlib.import_module(ENGINES[engine]).trace_layers(opened, read, wanted, layers)
+    return traced
+
+
+def _why_engine(engine: str) -> Message:
+    default = engine == next(iter(ENGINES))
+    return message("pipeline.engine_default") if default else message("pipeline.engine_asked", engine=engine)
 
 
 def _prompt(opened: Checkpoint, prompt: str | None, tokens: Sequence[int] | None, chat: bool) -> tuple[Token, ...]:

@@ -3,20 +3,22 @@
 Must not know: how the model is run, what is shown.
 """
 
-from tracer.engines.nanovllm.kernels import Watched
+from collections.abc import Sequence
+
 from tracer.engines.transformers.attention import Attention, plain
+from tracer.engines.transformers.lending import KernelSeen
 from tracer.errors import Unsupported
 from tracer.source.anchors import Table
 
 _LETTERS = ("q", "k", "v")
 
 
-def from_kernel(table: Table, watched: tuple[Watched, ...]) -> Attention:
-    """Return the one call that the asked layer made; raises Unsupported unless there was exactly one.
+def from_kernel(table: Table, calls: Sequence[tuple[str, KernelSeen]]) -> Attention:
+    """Return the one kernel call that an asked layer made; ``calls`` come with the function's name.
 
-    With a block table keys and values are the cached ones of the only sequence, in its order.
+    With a block table keys and values are the cached ones of the only sequence, in its order. Raises
+    Unsupported unless there was exactly one call.
     """
-    calls = [(kernel.name, seen) for kernel in watched for seen in kernel.seen]
     if len(calls) != 1:
         raise Unsupported("engine.kernel_calls", count=len(calls))
     ((function, seen),) = calls

@@ -36,6 +36,11 @@ class Watched:
         self.seen.append(KernelSeen(kept, _copied(result[0]), _copied(result[1])))
         return result if kept[request] else result[0]
 
+    def drain(self) -> list[KernelSeen]:
+        """Return the calls seen since the last time, and keep them no longer."""
+        seen, self.seen = self.seen, []
+        return seen
+
 
 def _copied(value: Any) -> Any:
     return value.detach().clone() if hasattr(value, "detach") else value

@@ -6,7 +6,7 @@ Must not know: how the model is loaded or run.
 from dataclasses import dataclass
 from typing import Any
 
-from tracer.capture.recorder import Recorder
+from tracer.capture.recorder import Sightings
 from tracer.engines.arrays import to_array
 from tracer.records import Capture
 from tracer.source.anchors import Table
@@ -46,11 +46,11 @@ def probed(table: Table) -> list[str]:
     return [id for id in table.anchors if id.startswith(_PROBED) and id not in _OUTSIDE]
 
 
-def captures(table: Table, recorder: Recorder) -> dict[str, Capture]:
+def captures(table: Table, seen: Sightings) -> dict[str, Capture]:
     """Return the captured steps by name; a step that the model left out is left out."""
     found = {}
     for step in STEPS:
-        for value in recorder.values(step.anchor, "attention")[:1]:
+        for value in seen.values(step.anchor, "attention")[:1]:
             array = to_array(_part(value, step.part))
             found[step.name] = Capture(step.name, step.symbol, step.axes, array, table.site(step.anchor), step.formula)
     return found
