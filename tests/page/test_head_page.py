@@ -10,10 +10,10 @@ from tests.invented_trace import array, invented, site, with_array
 from tests.page.lesson import lesson
 from tests.page.recount import matrices, section, table, text_of
 from tracer.page.head import head_page
-from tracer.page.record import Page, Role, Table, Verdicts, plain
+from tracer.page.record import Excerpt, Page, Role, Table, Verdicts, plain
 from tracer.records import LayerTrace
 from tracer.result import look_at
-from tracer.texts import LANGUAGES
+from tracer.texts import LANGUAGES, message
 
 
 def page(layer: LayerTrace | None = None, language: str = "en") -> Page:
@@ -30,9 +30,38 @@ def test_what_ran_is_said_with_the_reason_of_every_choice() -> None:
     text = text_of(page())
     assert "qwen3-tiny 3 layers, 4 query heads over 2 KV heads, head_dim 8" in text
     assert "5 tokens to│␣be│␣西│<b>" in text
-    assert "transformers 5.24.0 links go to tag v5.24.0" in text
+    assert f"transformers 5.24.0 {message('pipeline.engine_default')} · links go to tag v5.24.0" in text
     assert "cpu-flash (torch 2.13.0) the CPU flash kernel, because torch finds no CUDA device" in text
     assert "float32 on cpu as stored in the checkpoint" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "window", "said"),
+    [
+        ("full_attention", None, "a query sees itself and all before it"),
+        ("sliding_attention", 3, "a query sees the last 3 tokens, itself included"),
+    ],
+)
+def test_the_kind_of_layer_is_said_with_what_follows_from_it(kind: str, window: int | None, said: str) -> None:
+    base = invented()
+    text = text_of(page(replace(base, model=replace(base.model, layer_type=kind, window=window))))
+    assert f"{kind} as configured: {said}" in text
+
+
+def test_a_step_that_the_model_has_not_is_told_apart_from_one_inside_the_call() -> None:
+    rows = next(block for block in section(page(), "steps").blocks if isinstance(block, Table)).rows
+    assert (plain(rows[1].cells[3]), plain(rows[1].cells[4])) == ("", "not a step of this model")
+
+
+def test_an_expression_that_gives_several_tensors_is_marked_once() -> None:
+    base = invented()
+    shared = {name: replace(base.captures["q_proj"], name=name) for name in ("q_proj", "k_proj", "v_proj")}
+    (quoted,) = (
+        block
+        for block in section(page(replace(base, captures={**base.captures, **shared})), "projections").blocks
+        if isinstance(block, Excerpt)
+    )
+    assert [len(row.marks) for row in quoted.lines] == [1]
 
 
 def test_a_long_prompt_is_cut_between_characters_and_what_is_left_out_is_counted() -> None:

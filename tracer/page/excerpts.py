@@ -29,6 +29,7 @@ class Pointed:
 
 def excerpt(pointed: Sequence[Pointed]) -> Excerpt:
     """Return the lines around expressions of one file, in the order of the file, each expression marked."""
+    pointed = tuple(dict.fromkeys(pointed))  # one expression may give several tensors
     first = pointed[0].site
     text = _text(first.file, first.sha256)
     rows = _from_file(text, pointed) if text is not None else _from_code(pointed)

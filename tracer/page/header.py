@@ -31,6 +31,7 @@ def ran(say: Words, layer: LayerTrace) -> Section:
     """Return what ran: checkpoint, prompt, engine, kernel and why, dtype and device."""
     rows = [
         ("checkpoint", _checkpoint(say, layer)),
+        ("layer", _layer(say, layer)),
         ("prompt", _prompt(say, layer)),
         ("engine", _engine(say, layer)),
         (
@@ -49,6 +50,12 @@ def _checkpoint(say: Words, layer: LayerTrace) -> Line:
     return line(Piece(f"{facts.name}{revision}", Role.STRONG), "  ", *muted(size))
 
 
+def _layer(say: Words, layer: LayerTrace) -> Line:
+    model = layer.model
+    seen = say("layer_full") if model.window is None else say("layer_sliding", window=model.window)
+    return line(Piece(model.layer_type, Role.STRONG), "  ", *muted(seen))
+
+
 def _prompt(say: Words, layer: LayerTrace) -> Line:
     groups = [group for group in tokens.groups(layer.tokens) if group.last < _LONGEST_PROMPT]
     pieces: list[Piece] = []
@@ -63,7 +70,8 @@ def _prompt(say: Words, layer: LayerTrace) -> Line:
 def _engine(say: Words, layer: LayerTrace) -> Line:
     name = layer.request.engine.value
     version = layer.versions.get(name, "")
-    return line(Piece(f"{name} {version}".strip(), Role.STRONG), "  ", *muted(links(say, layer)))
+    reason = say.of(layer.request.engine.reason)
+    return line(Piece(f"{name} {version}".strip(), Role.STRONG), "  ", *muted(f"{reason} · {links(say, layer)}"))
 
 
 def links(say: Words, layer: LayerTrace) -> str:

@@ -17,6 +17,8 @@ from tracer.page.record import Block, Column, Line, Piece, Prose, Role, Row, Sec
 from tracer.page.wording import Words, muted, place, shape
 from tracer.records import Capture, LayerTrace, Site
 
+_OUTSIDE_THE_CALL = ("project", "normalise", "rotate")
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -79,6 +81,8 @@ def _shape(step: Step, layer: LayerTrace) -> str:
     if capture is not None:
         return shape(capture.axes, capture.array.shape)
     rows, keys = layer.captures["q"].array.shape[0], layer.captures["k"].array.shape[0]
+    if step.id in _OUTSIDE_THE_CALL:
+        return ""
     inner = {
         "scores": (("Tq", "Tk"), (rows, keys)),
         "weights": (("Tq", "Tk"), (rows, keys)),
@@ -97,7 +101,9 @@ def site_of(step: Step, layer: LayerTrace) -> Site | None:
 
 def _where(say: Words, step: Step, layer: LayerTrace) -> Line:
     site = site_of(step, layer)
-    return line(place(site)) if site is not None else muted(say("inside_the_call"))
+    if site is not None:
+        return line(place(site))
+    return muted(say("left_out" if step.id in _OUTSIDE_THE_CALL else "inside_the_call"))
 
 
 # ------------------------------------------------------------------------------------------- steps 1 to 3
