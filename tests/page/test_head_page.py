@@ -45,7 +45,7 @@ def test_what_ran_is_said_with_the_reason_of_every_choice() -> None:
 def test_the_kind_of_layer_is_said_with_what_follows_from_it(kind: str, window: int | None, said: str) -> None:
     base = invented()
     text = text_of(page(replace(base, model=replace(base.model, layer_type=kind, window=window))))
-    assert f"{kind} as configured: {said}" in text
+    assert f"{kind} by config: {said}" in text
 
 
 def test_a_step_that_the_model_has_not_is_told_apart_from_one_inside_the_call() -> None:
