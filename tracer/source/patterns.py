@@ -13,7 +13,7 @@ Layout, comments and parentheses do not count, and neither does the order of key
 Must not know: what an expression is for, or which file it is in.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 
 import libcst as cst
@@ -147,7 +147,7 @@ class Module:
     def __init__(self, source: str) -> None:
         wrapper = MetadataWrapper(cst.parse_module(source), unsafe_skip_copy=True)
         self._positions = wrapper.resolve(PositionProvider)
-        self._nodes = tuple(_walk(wrapper.module, (), (), ()))
+        self._nodes = nodes(wrapper.module)
         self._text = Text.of(source)
 
     def find(self, pattern: Pattern, scope: str, under: str | None = None) -> tuple[Found, ...]:
@@ -156,15 +156,9 @@ class Module:
         ``under`` keeps only matches whose innermost enclosing ``if`` mentions that name in its test.
         """
         found = []
-        for place in self._nodes:
-            if scope and place.scope != scope:
-                continue
-            if under is not None and not (place.tests and under in place.tests[-1]):
-                continue
-            node = pattern.match(place.node)
-            if node is not None:
-                span = self._span(node)
-                found.append(Found(span, place.scope, self._text.code(span), place.parameters, _callee(place.node)))
+        for place, node in matches(self._nodes, pattern, scope, under):
+            span = self._span(node)
+            found.append(Found(span, place.scope, self._text.code(span), place.parameters, _callee(place.node)))
         return tuple(found)
 
     def _span(self, node: cst.CSTNode) -> Span:
@@ -173,17 +167,41 @@ class Module:
 
 
 @dataclass(frozen=True)
-class _Place:
+class PlacedNode:
+    """A node with what surrounds it."""
+
     node: cst.CSTNode
     scope: str
     parameters: tuple[str, ...]
     tests: tuple[frozenset[str], ...]  # the names in the test of each enclosing if, outermost first
 
 
+def nodes(tree: cst.Module) -> tuple[PlacedNode, ...]:
+    """Return every node of a file with what surrounds it, in the order of the file."""
+    return tuple(_walk(tree, (), (), ()))
+
+
+def matches(
+    places: Iterable[PlacedNode], pattern: Pattern, scope: str, under: str | None = None
+) -> Iterator[tuple[PlacedNode, cst.CSTNode]]:
+    """Yield each place in ``scope`` ("" is the whole file) that ``pattern`` matches, with the expression it means.
+
+    ``under`` keeps only those whose innermost enclosing ``if`` mentions that name in its test.
+    """
+    for place in places:
+        if scope and place.scope != scope:
+            continue
+        if under is not None and not (place.tests and under in place.tests[-1]):
+            continue
+        node = pattern.match(place.node)
+        if node is not None:
+            yield place, node
+
+
 def _walk(
     node: cst.CSTNode, scope: tuple[str, ...], parameters: tuple[str, ...], tests: tuple[frozenset[str], ...]
-) -> Iterator[_Place]:
-    yield _Place(node, ".".join(scope), parameters, tests)
+) -> Iterator[PlacedNode]:
+    yield PlacedNode(node, ".".join(scope), parameters, tests)
     if isinstance(node, (cst.ClassDef, cst.FunctionDef)):
         # decorators and defaults run outside the function: only what is inside belongs to its scope
         scope = (*scope, node.name.value)
