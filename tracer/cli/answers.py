@@ -135,7 +135,7 @@ def _rendered(heads: Sequence["Trace"], asked: RunOptions | ShowOptions, languag
     first = heads[0]
     if len(heads) > 1:
         layers = {id(traced.layer): traced.layer for traced in heads}
-        return text.overview_text(list(layers.values()), language, surface)
+        return text.overview_text(list(layers.values()), language, surface, traces=heads)
     return text.head_text(first, language, surface, query=first.layer.request.query, window=asked.window)
 
 
