@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tracer.errors import Unsupported
-from tracer.source import anchors, files, lineage
+from tracer.source import anchors, files
 from tracer.source.files import SourceFile
 
 DEFINED = anchors.definitions("transformers")
@@ -134,21 +134,3 @@ def test_a_damaged_kept_table_is_never_believed(
 def test_a_cache_that_cannot_be_written_costs_nothing_but_time(table: anchors.Table, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert anchors.table(DEFINED, SOURCES, cache=tmp_path / "file" / "below").anchors == table.anchors
-
-
-def test_the_source_proves_a_hop_where_the_name_is_handed_on(table: anchors.Table) -> None:
-    linked = {hop.anchor.id: hop.linked for hop in lineage.path(table, DEFINED.paths["scale"]["flash"])}
-    assert linked == {
-        "scale.definition": True,
-        "scale.attribute": True,  # self.scaling, same class
-        "scale.flash": False,  # the interface is chosen from a table: the source does not say which function runs
-        "scale.partial": True,  # a plain call of _flash_attention_forward with softmax_scale=
-        "scale.entry": False,  # through functools.partial
-        "kernel.keywords": False,  # the dictionary comes back from that partial
-    }
-
-
-def test_a_hop_that_reads_another_name_is_not_proven(table: anchors.Table) -> None:
-    other = changed("model", "scaling=self.scaling,", "scaling=self.factor,")
-    hops = lineage.path(anchors.table(DEFINED, other, cache=None), DEFINED.paths["scale"]["flash"])
-    assert [hop.linked for hop in hops[:2]] == [True, False]

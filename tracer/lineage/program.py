@@ -121,6 +121,7 @@ class Module:
         self.functions: dict[cst.FunctionDef, Function] = {}
         self.classes: dict[cst.ClassDef, Class] = {}
         self.enclosing: dict[cst.CSTNode, Function] = {}
+        self._at: dict[Span, cst.BaseExpression] | None = None
         self._places: tuple[PlacedNode, ...] | None = None
         self._collect(self.tree.body, (), None, None)
 
@@ -155,6 +156,23 @@ class Module:
         if node.default is None and node.annotation is not None:
             last = self.span(node.annotation.annotation)
         return Span(first.line, first.column, last.end_line, last.end_column)
+
+    def node_at(self, span: Span) -> cst.BaseExpression:
+        """Return the outermost expression that stands at ``span``; raises LookupError where there is none."""
+        if self._at is None:
+            self._at = {}
+            for node in self._positions:
+                if isinstance(node, cst.BaseExpression):
+                    self._at.setdefault(self.span(node), node)
+        found = self._at.get(span)
+        if found is None:
+            raise LookupError(f"{self.file.member} has no expression at {span}")
+        return found
+
+    def is_opened(self, node: cst.CSTNode) -> bool:
+        """Return whether ``node`` is a dictionary that a call opens with ``**``."""
+        calls = (call for read, _ in self.every_flow() for call in read.calls)
+        return any(arg.value is node and arg.star == "**" for call in calls for arg in call.args)
 
     def scope_at(self, span: Span) -> str:
         """Return the dotted name of the innermost function or class whose body or parameters hold ``span``."""

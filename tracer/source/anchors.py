@@ -56,10 +56,12 @@ class Definitions:
 
 @dataclass(frozen=True)
 class Table:
-    """All anchors of a project in the very files that are given."""
+    """All anchors of a project in the very files that are given. ``cache`` is the folder that finished answers about
+    them are kept in (None: keep none)."""
 
     files: Mapping[str, SourceFile]
     anchors: Mapping[str, Anchor]
+    cache: Path | None = None
 
     def site(self, id: str) -> Site:
         """Return the Site of the anchor ``id``."""
@@ -95,7 +97,7 @@ def table(defined: Definitions, files: Mapping[str, SourceFile], cache: Path | N
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 rows = json.dumps([asdict(a) for a in anchors.values()])
                 write_whole(kept, f"{hashlib.sha256(rows.encode()).hexdigest()}\n{rows}".encode())
-    return Table(files, anchors)
+    return Table(files, anchors, cache)
 
 
 def _find_all(defined: Definitions, files: Mapping[str, SourceFile]) -> dict[str, Anchor]:

@@ -19,8 +19,8 @@ from tracer.engines.nanovllm.run import Caught, Ran, run
 from tracer.engines.transformers.effects import observe
 from tracer.engines.transformers.engine import Wanted
 from tracer.engines.transformers.steps import lineage as followed
+from tracer.lineage.hops import path
 from tracer.records import Capture, LayerTrace, Token
-from tracer.source import lineage
 from tracer.texts import Message, message
 
 _PACKAGES = ("tracer", "torch", "transformers", "numpy", "safetensors", "tokenizers")
@@ -66,7 +66,7 @@ def _trace(
     )
     hidden = Capture("hidden", "x", ("T", "C"), to_array(caught.call.hidden[0]), table.site("attention.hidden"), "x")
     received = {"scale": attention.scale, "causal": attention.causal}
-    hops = {value: lineage.path(table, code.defined.paths[value][way]) for value in received}
+    hops = {value: path(table, code.defined.paths[value][way]) for value in received}
     paths = {value: followed(table, hops[value], caught.seen, received[value]) for value in received}
     return LayerTrace(
         request=replace(wanted.request, layer=caught.layer),

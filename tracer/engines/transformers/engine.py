@@ -23,8 +23,9 @@ from tracer.engines.transformers.effects import Call, observe
 from tracer.engines.transformers.lending import KernelSeen, KernelWatch, lent, quiet_cast
 from tracer.errors import Unsupported
 from tracer.kernels.choose import ChosenKernel
+from tracer.lineage import hops
 from tracer.records import Capture, LayerTrace, Request, Token
-from tracer.source import anchors, files, lineage
+from tracer.source import anchors, files
 
 _UTILS = "transformers.modeling_flash_attention_utils"
 _WAYS = {"flash-attn": "flash", "cpu-flash": "flash", "sdpa": "sdpa", "eager": "eager"}
@@ -60,7 +61,7 @@ def trace_layers(
     defined = anchors.definitions("transformers")
     sources = {key: files.installed("transformers", member) for key, member in defined.files.items()}
     table = anchors.table(defined, sources, wanted.cache)
-    paths = {value: lineage.path(table, defined.paths[value][way]) for value in ("scale", "causal")}
+    paths = {value: hops.path(table, defined.paths[value][way]) for value in ("scale", "causal")}
     run = _Run(checkpoint, wanted, Recorder(), instrument(table, steps.probed(table, way)))
     traces = []
     with run.kernel():

@@ -8,9 +8,9 @@ from typing import Any
 
 from tracer.capture.recorder import Sightings
 from tracer.engines.arrays import to_array
+from tracer.lineage.hops import StaticHop
 from tracer.records import Capture, Hop, Lineage
 from tracer.source.anchors import Table
-from tracer.source.lineage import StaticHop
 
 FILES = {"flash": ("model", "flash", "flash_utils"), "sdpa": ("model", "sdpa"), "eager": ("model",)}
 
