@@ -91,11 +91,15 @@ def instrument(
         scopes = sorted({table.anchors[id].scope for ids in spans.values() for id in ids})
         name = file.member.removesuffix(".py").replace("/", ".")
         module = importlib.import_module(name) if modules is None else modules[name]
-        functions += _patches(file, module, splice(file.text, wraps), scopes)
+        functions += patches(file, module, splice(file.text, wraps), scopes)
     return Instrumentation(tuple(functions), tuple(probes))
 
 
-def _patches(file: SourceFile, module: ModuleType, spliced: str, scopes: list[str]) -> list[Patched]:
+def patches(file: SourceFile, module: ModuleType, spliced: str, scopes: list[str]) -> list[Patched]:
+    """Return the loaded functions ``scopes`` of ``file`` with their code in ``spliced``, a changed text of that file.
+
+    Raises Unsupported where a loaded function was not compiled from the file that was read.
+    """
     original = compile(file.source, str(file.file), "exec", dont_inherit=True)
     probed = compile(spliced, str(file.file), "exec", dont_inherit=True)
     patches = []

@@ -6,6 +6,7 @@ Axes here are [B, T, heads, D]. Must not know: claims, wording.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -82,6 +83,11 @@ class Case:
         """How far, relatively, a rotated vector may lie from the reference: four roundings of the dtype, and what
         float32 loses of an angle that grows with the position."""
         return 4 * self.unit + float(self.step.positions.max(initial=0)) * 2.0**-22
+
+    @cached_property
+    def kept(self) -> dict[str, Any]:
+        """What claims keep for one another, by a name of their own."""
+        return {}
 
     def made(self, name: str) -> Floats | None:
         """Return what projection ``name`` gave as [B, T, heads, D]; from hidden states and weights where it is no

@@ -13,15 +13,19 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracer import data
 from tracer.engines.transformers.observed import Place
 from tracer.records import Site, Span
 from tracer.source.files import SourceFile
+from tracer.source.text import Text
+
+if TYPE_CHECKING:
+    from tracer.source.patterns import Module, Pattern
 
 _NAME = re.compile(r"[\w.]+")
 
@@ -74,20 +78,15 @@ class Places:
         return self.at(Place(code.co_filename, code.co_qualname, (code.co_firstlineno, code.co_firstlineno), None))
 
     def _find(self, name: str) -> Site | None:
-        from tracer.source.patterns import Module, Pattern
-
         for wanted in _definitions()[name]:
             function = self.roles.get(wanted["role"])
             file = self._file(function.__code__.co_filename) if function is not None else None
             if function is None or file is None:
                 continue
             scope = function.__code__.co_qualname.replace(".<locals>", "")
-            part = _only(file.source, scope, function.__code__.co_firstlineno)
-            if part is None:
-                continue
-            found = Module(part).find(Pattern(wanted["pattern"]), scope)
-            if len(found) == 1 and (wanted.get("plain", True) or not _NAME.fullmatch(found[0].code)):
-                return file.site(found[0].span, scope)
+            found = find_in(file.source, scope, wanted["pattern"], function.__code__.co_firstlineno)
+            if len(found) == 1 and (wanted.get("plain", True) or not _NAME.fullmatch(file.text.code(found[0]))):
+                return file.site(found[0], scope)
         return None
 
     def _file(self, path: str) -> SourceFile | None:
@@ -124,14 +123,42 @@ def _column(file: SourceFile, line: int, offset: int) -> int:
     return len(text.encode()[:offset].decode(errors="ignore"))
 
 
-def _only(source: str, scope: str, first: int) -> str | None:
-    """Return ``source`` with every line blank but those of one function and the headers around it, so that parsing it
-    costs little; lines keep their numbers. None where the source does not parse or holds no such function."""
+def find_in(source: str, scope: str, pattern: str, first: int | None = None) -> tuple[Span, ...]:
+    """Return where ``pattern`` matches inside one function (dotted ``scope``, beginning at line ``first`` if several
+    have that name). Only that function is parsed: whole files cost LibCST a third of a second each."""
+    part = _function(source, scope, first)
+    if part is None:
+        return ()
+    text, lines = part
+    return tuple(
+        Span(lines[f.span.line - 1], f.span.column, lines[f.span.end_line - 1], f.span.end_column)
+        for f in _parsed(text).find(_pattern(pattern), scope)
+    )
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> "Module":
+    from tracer.source.patterns import Module
+
+    return Module(text)
+
+
+@cache
+def _pattern(text: str) -> "Pattern":
+    from tracer.source.patterns import Pattern
+
+    return Pattern(text)
+
+
+@lru_cache(maxsize=64)
+def _function(source: str, scope: str, first: int | None) -> tuple[str, tuple[int, ...]] | None:
+    """Return the text of one function with the headers around it, and the number each of its lines has in ``source``;
+    None where the source does not parse or holds no such function."""
     try:
         tree: ast.AST = ast.parse(source)
     except (SyntaxError, ValueError):
         return None
-    keep: set[int] = set()
+    kept: set[int] = set()
     names = scope.split(".")
     for depth, name in enumerate(names):
         last = depth == len(names) - 1
@@ -140,12 +167,11 @@ def _only(source: str, scope: str, first: int) -> str | None:
             return None
         start = min([node.lineno, *(d.lineno for d in node.decorator_list)])
         stop = node.end_lineno or node.lineno
-        keep |= set(range(start, stop + 1) if last else range(start, node.body[0].lineno))
+        kept |= set(range(start, stop + 1) if last else range(start, node.body[0].lineno))
         tree = node
-    lines = source.splitlines(keepends=True)
-    if len(lines) != source.count("\n") + (not source.endswith("\n")):
-        return source  # other line ends than \n: not worth the trouble
-    return "".join(line if n in keep else "\n" for n, line in enumerate(lines, 1))
+    lines = Text.of(source).lines(1, stop)
+    numbers = tuple(sorted(kept))
+    return "\n".join([*(lines[n - 1] for n in numbers), ""]), numbers
 
 
 def _child(tree: ast.AST, name: str, first: int | None) -> Any:

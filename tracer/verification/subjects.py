@@ -31,6 +31,24 @@ _NO_CHECKPOINT = CheckpointFacts("", None, "", "", "", False)
 
 def trace_of(case: Case, row: int) -> LayerTrace | None:
     """Return batch row ``row`` of ``case`` as a layer's trace, or None where the attention function was not seen."""
+    key = f"trace.{row}"
+    if key not in case.kept:
+        case.kept[key] = _make(case, row)
+    trace: LayerTrace | None = case.kept[key]
+    return trace
+
+
+def subject(case: Case, row: int, index: int) -> Subject | None:
+    """Return one head of a row for a trace's checks, None where it was not seen."""
+    key = f"subject.{row}.{index}"
+    if key not in case.kept:
+        trace, head = trace_of(case, row), case.reference(row, index)
+        case.kept[key] = None if trace is None or head is None else Subject(trace, index, head)
+    found: Subject | None = case.kept[key]
+    return found
+
+
+def _make(case: Case, row: int) -> LayerTrace | None:
     interface = case.interface
     if interface is None or row >= len(case.probed.eager):
         return None
@@ -67,12 +85,6 @@ def trace_of(case: Case, row: int) -> LayerTrace | None:
         captures=captures,
         effects=Effects(case.probed.repeats, (), case.probed.eager[row][0], case.heads),
     )
-
-
-def subject(case: Case, trace: LayerTrace, row: int, index: int) -> Subject | None:
-    """Return one head of a row for a trace's checks."""
-    head = case.reference(row, index)
-    return None if head is None else Subject(trace, index, head)
 
 
 def kernel_site(case: Case) -> Site | None:

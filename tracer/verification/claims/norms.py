@@ -24,6 +24,7 @@ _OWNER = {
     "swapped": "norm.weights",
     "unweighted": "norm.weights",
     "all_heads": "norm.present",
+    "eps": "norm.eps",
 }
 _CHECKS = ("norm.present", "norm.order", "norm.weights")
 # A fault is told from the right result when it lies this many times as far away as what was seen.
@@ -112,6 +113,13 @@ def _one(case: Case, name: str, id: str, seen: _Comparison) -> Finding:
 
 
 def _comparison(case: Case, name: str) -> _Comparison | None:
+    kept: dict[str, _Comparison | None] = case.kept
+    if f"norm.{name}" not in kept:
+        kept[f"norm.{name}"] = _compare(case, name)
+    return kept[f"norm.{name}"]
+
+
+def _compare(case: Case, name: str) -> _Comparison | None:
     made, weight = case.made(name), case.norm_weights.get(name)
     if made is None or weight is None:
         return None
@@ -148,6 +156,9 @@ def _faults(case: Case, name: str, made: Floats, weight: Floats) -> dict[str, Fl
     eps = case.facts.norm_eps
     faults = {"skipped": made, "unweighted": expected.rms_norm(made, None, eps)}
     other = case.norm_weights.get(_other(name))
+    acting = _acting_eps(case, name)
+    if acting is not None and acting.eps > 0 and acting.differs:
+        faults["eps"] = expected.rms_norm(made, weight, acting.eps)
     if other is not None:
         faults["swapped"] = expected.rms_norm(made, other, eps)
     if made.shape[2] > 1:
@@ -175,48 +186,81 @@ def _distance(a: Floats, b: Floats) -> float:
     return apart / size if size > 0 and np.isfinite(apart) else float("inf")
 
 
-def _eps(case: Case, name: str) -> Finding:
-    about, wanted = _about("norm.eps", name), say("norm_eps_expected", eps=case.facts.norm_eps)
-    small, weight = case.probed.small, case.norm_weights.get(name)
+@dataclass(frozen=True)
+class _Acting:
+    """The eps that a norm acts with, how exactly that is known, and the eps it should have."""
+
+    eps: float
+    within: float
+    size: float
+    wanted: float
+
+    @property
+    def differs(self) -> bool:
+        return abs(self.eps - self.wanted) > self.within
+
+    @property
+    def tells(self) -> bool:
+        return self.within <= 0.5 * max(self.wanted, self.size)
+
+
+def _acting_eps(case: Case, name: str) -> _Acting | None:
+    """Return the eps that shows when hidden states are made small; None where it cannot be seen."""
+    small, weight, made, arrived = case.probed.small, case.norm_weights.get(name), case.made(name), case.arrived(name)
     projected = None if small is None else getattr(small, f"{name}_proj")
     array = None if small is None else (small.query if name == "q" else small.key)
-    if small is None or weight is None or projected is None or array is None or case.rope is None:
-        reason = say("norm_hidden", part=name)
-        return untested(case, "norm.eps", expected=wanted, reason=reason, about=about, part=name)
-    made = projected.float64().reshape(*projected.shape[:2], -1, case.facts.head_dim)
-    arrived = array.float64().transpose(0, 2, 1, 3)
-    arrived = arrived[:, arrived.shape[1] - made.shape[1] :]
+    if weight is None or projected is None or array is None or made is None or arrived is None:
+        return None
+    quiet = projected.float64().reshape(made.shape)
+    came = array.float64().transpose(0, 2, 1, 3)
+    came = came[:, came.shape[1] - made.shape[1] :]
+    if arrived.shape != made.shape or came.shape != made.shape:
+        return None
     rows = case.rows
-    mean = np.mean(made[rows] ** 2, axis=-1)
+    loud, quiet_mean = np.mean(made[rows] ** 2, axis=-1), np.mean(quiet[rows] ** 2, axis=-1)
+    # mean square + eps, but for whatever factor the vectors got afterwards; at ordinary size eps is nothing beside it
+    factor = _median(loud / _under(weight, made[rows], arrived[rows]))
+    under = factor * _under(weight, quiet[rows], came[rows])
+    size = _median(quiet_mean)
+    eps = _median(under - quiet_mean)
+    if not np.isfinite(eps) or not np.isfinite(factor):
+        return None
+    wanted = case.facts.norm_eps
+    return _Acting(eps, 0.05 * wanted + 8 * case.unit * size, size, wanted)
+
+
+def _under(weight: Floats, before: Floats, after: Floats) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
-        under = np.sum((weight * made[rows]) ** 2, axis=-1) * case.rope.factor**2 / np.sum(arrived[rows] ** 2, axis=-1)
-    usable = np.isfinite(under)
-    if not usable.any() or arrived.shape != made.shape:
-        reason = say("norm_hidden", part=name)
+        ratio: Floats = np.sum((weight * before) ** 2, axis=-1) / np.sum(after**2, axis=-1)
+    return ratio
+
+
+def _median(values: Floats) -> float:
+    usable = values[np.isfinite(values)]
+    return float(np.median(usable)) if usable.size else float("nan")
+
+
+def _eps(case: Case, name: str) -> Finding:
+    about, wanted = _about("norm.eps", name), say("norm_eps_expected", eps=case.facts.norm_eps)
+    acting = _acting_eps(case, name)
+    if acting is None or not acting.tells:
+        reason = say("norm_hidden", part=name) if acting is None else say("norm_eps_blind")
         return untested(case, "norm.eps", expected=wanted, reason=reason, about=about, part=name)
-    eps = float(np.median(under[usable] - mean[usable]))
-    size = float(np.median(mean[usable]))
-    within = 0.05 * case.facts.norm_eps + 8 * case.unit * size
-    if within > 0.5 * max(case.facts.norm_eps, size):
-        reason = say("norm_eps_blind")
-        return untested(case, "norm.eps", expected=wanted, reason=reason, about=about, part=name)
-    holds = abs(eps - case.facts.norm_eps) <= within
-    explained_otherwise = not holds and explained(case, name) != "right"
-    if explained_otherwise:
+    if acting.differs and explained(case, name) not in ("right", "eps"):
         reason = say("norm_elsewhere", part=name)
         return untested(case, "norm.eps", expected=wanted, reason=reason, about=about, part=name)
     return finding(
         case,
         "norm.eps",
-        passed(holds),
-        measured=say("norm_eps_measured", eps=eps, part=name),
+        passed(not acting.differs),
+        measured=say("norm_eps_measured", eps=acting.eps, part=name),
         expected=wanted,
-        tolerance=say("absolute", value=within),
+        tolerance=say("absolute", value=acting.within),
         reason=say("norm_eps_why"),
         site=_eps_place(case, name),
         about=about,
         part=name,
-        eps=eps,
+        eps=acting.eps,
         expected_eps=case.facts.norm_eps,
     )
 
@@ -232,7 +276,7 @@ def _place(case: Case, name: str, id: str) -> Site | None:
     if id == "norm.order" and call is not None and case.norm_call(name) is None:
         return case.places.site(f"norm.{name}_call") or case.places.at(call.place)
     if id == "norm.weights" and case.norm_call(name) is not None:
-        return case.places.site(f"norm.{name}_call", "norm.weighted")
+        return case.places.site("norm.weighted", f"norm.{name}_call")
     if case.norm_call(name) is not None:
         return case.places.site(f"norm.{name}_call", f"norm.{name}")
     return case.places.site(f"norm.{name}", f"norm.{name}_call") or case.places.at(call.place if call else None)

@@ -176,6 +176,8 @@ def _wrong(case: Case, seen: _Seen, rope: Rope) -> dict[str, Message]:
     tolerance, best = 2 * case.rope_tolerance, min(seen.distances, key=lambda kind: seen.distances[kind])
     turning = seen.turning
     if seen.distances[best] <= tolerance and best in ("missing", "unscaled"):
+        if len(seen.at) == 1:  # one token that is not turned stands at position 0
+            return {"rope.positions": _positions(seen)}
         return {"rope.applied": say("rope_is_missing")}
     if seen.distances[best] <= tolerance and best in ("neighbours", "mixed", "backwards"):
         return {"rope.pairing": say(f"rope_is_{best}")}
@@ -264,7 +266,8 @@ def _place(case: Case, name: str, id: str, seen: _Seen | None) -> Site | None:
     if id == "rope.positions":
         given, wanted = case.seen.positions, case.step.positions
         if given is not None and given.shape == wanted.shape and not np.array_equal(given[case.rows], wanted[case.rows]):
-            return places.site("rope.positions", "rope.angles")
+            forgot = case.step.past and np.array_equal(given[case.rows], wanted[case.rows] - case.step.past)
+            return places.site(*(("rope.past",) if forgot else ()), "rope.positions", "rope.angles")
         return places.site("rope.angles", "rope.positions", "rope.call")
     if id == "rope.theta":
         return places.site("rope.base" if case.rope and case.rope.kind == "default" else "rope.frequencies", "rope.angles")

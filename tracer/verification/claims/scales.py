@@ -15,7 +15,7 @@ from tracer.records import Check, Site, Status
 from tracer.texts import Message
 from tracer.verification.case import Case
 from tracer.verification.records import Finding
-from tracer.verification.subjects import kernel_site, subject, trace_of
+from tracer.verification.subjects import kernel_site, subject
 from tracer.verification.verdict import finding, passed, say, untested
 
 _OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
@@ -59,9 +59,8 @@ def effective(case: Case) -> list[Finding]:
     """Return scale.effective for each head, fitted to what the kernel gave."""
     found = []
     for row in range(case.step.ids.shape[0]):
-        trace = trace_of(case, row)
-        for index in case.heads if trace is not None else ():
-            head = subject(case, trace, row, index) if trace is not None else None
+        for index in case.heads:
+            head = subject(case, row, index)
             if head is not None:
                 check = trace_scale.effective(head)
                 found.append(Finding(case.scenario.id, case.layer, index, _placed(check, origin(case))))

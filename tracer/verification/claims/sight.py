@@ -22,8 +22,10 @@ from tracer.verification.verdict import finding, passed, say, untested
 # Which check a kind of fault belongs to: a key seen that should be hidden, or hidden that should be seen.
 _OWNER = {"future": "causal.weights", "missing": "causal.weights", "old": "window.effective", "short": "window.effective"}
 _OWNER |= {"pad": "padding.weights", "other": "packing.weights"}
-# A key counts as missing where the reference gives it more than this and the model nothing like it.
-_SURE = 1e-3
+# A key counts as missing where the reference gives it more than this and the model nothing at all; a float16 holds
+# nothing below 6e-8.
+_SURE, _SURE_16 = 1e-3, 1e-2
+_NOTHING = 1e-30
 
 
 @dataclass(frozen=True)
@@ -170,8 +172,30 @@ def _weights(case: Case, id: str, faults: list[_Fault]) -> Finding:
     )
 
 
+def right_rows(case: Case, row: int, index: int) -> Bools:
+    """Return the queries [Tq] that count and give weight to exactly the keys they may see, as far as weights tell."""
+    right = case.rows[row].copy()
+    weights = case.probed.weights
+    if weights is None or index >= weights.values.shape[1]:
+        return right
+    visible = case.visibility(row).rows(0, case.step.ids.shape[1])[:, weights.columns]
+    values = weights.values[row, index]
+    right &= ~((values != 0) & ~visible).any(axis=1)
+    head = case.reference(row, index)
+    if head is not None:
+        right &= ~((head.weights(slice(None))[:, weights.columns] > _SURE_16) & (np.abs(values) < _NOTHING)).any(axis=1)
+    return right
+
+
 def _faults(case: Case) -> list[_Fault]:
     """Return the worst fault of each kind for each batch row and head."""
+    if "faults" not in case.kept:
+        case.kept["faults"] = _find_faults(case)
+    found: list[_Fault] = case.kept["faults"]
+    return found
+
+
+def _find_faults(case: Case) -> list[_Fault]:
     found: list[_Fault] = []
     weights = case.probed.weights
     if weights is None:
@@ -193,10 +217,10 @@ def _faults(case: Case) -> list[_Fault]:
 
 def _missing(case: Case, row: int, index: int, values: Floats) -> list[_Fault]:
     head, weights = case.reference(row, index), case.probed.weights
-    if head is None or weights is None or not np.isfinite(values).all():
+    if head is None or weights is None or not np.isfinite(values).all() or not case.probed.repeats:
         return []
     reference = head.weights(slice(None))[:, weights.columns]
-    gone = (reference > _SURE) & (values < reference * 0.01) & case.rows[row][:, None]
+    gone = (reference > (_SURE_16 if case.dtype == "F16" else _SURE)) & (values < _NOTHING) & case.rows[row][:, None]
     if not gone.any():
         return []
     length = values.shape[0]
@@ -302,7 +326,9 @@ def _place(case: Case, id: str) -> Site | None:
     if id.startswith("window"):
         return _window_place(case)
     if id.startswith("padding") and case.flash:
-        return kernel_site(case) or case.places.site("padding.unpadded")
+        given = case.interface is not None and case.interface.mask is not None
+        packed = case.seen.kernel is not None and "varlen" in case.seen.kernel.function
+        return kernel_site(case) if packed else case.places.site("padding.passed" if given else "causal.made")
     return kernel_site(case) if case.flash else case.places.site("causal.masked", "causal.mask") or kernel_site(case)
 
 
