@@ -26,7 +26,7 @@ ENGINES: Mapping[str, str] = {
     "nano-vllm": "tracer.engines.nanovllm.engine",
 }
 _DTYPES = {"float64": "F64", "float32": "F32", "bfloat16": "BF16", "float16": "F16"}
-_LONG = {short: long for long, short in _DTYPES.items()}
+LONG_DTYPES = {short: long for long, short in _DTYPES.items()}
 
 
 def trace(
@@ -71,12 +71,12 @@ def trace_layers(
     for layer in layers:
         opened.check_layer(layer)
     opened.check_head(head)
-    read = _prompt(opened, prompt, tokens, chat)
+    read = read_prompt(opened, prompt, tokens, chat)
     if query is not None and not 0 <= query < len(read):
         raise InputError("pipeline.query_range", query=query, last=len(read) - 1)
-    run_dtype = _dtype(opened, dtype)
+    run_dtype = read_dtype(opened, dtype)
     facts = opened.model_facts(layers[0])
-    chosen = choose(kernel, device=device, dtype=_LONG[run_dtype.value], head_dim=facts.head_dim)
+    chosen = choose(kernel, device=device, dtype=LONG_DTYPES[run_dtype.value], head_dim=facts.head_dim)
     request = Request(
         layer=layers[0],
         head=head,
@@ -99,7 +99,10 @@ def _why_engine(engine: str) -> Message:
     return message("pipeline.engine_default") if default else message("pipeline.engine_asked", engine=engine)
 
 
-def _prompt(opened: Checkpoint, prompt: str | None, tokens: Sequence[int] | None, chat: bool) -> tuple[Token, ...]:
+def read_prompt(
+    opened: Checkpoint, prompt: str | None, tokens: Sequence[int] | None, chat: bool
+) -> tuple[Token, ...]:
+    """Return the tokens of a prompt given as text or ids, or of the checkpoint's own; raises InputError."""
     if prompt is not None and tokens is not None:
         raise InputError("pipeline.two_prompts")
     if tokens is not None:
@@ -113,7 +116,8 @@ def _prompt(opened: Checkpoint, prompt: str | None, tokens: Sequence[int] | None
     return tokenizer.tokens(ids)
 
 
-def _dtype(opened: Checkpoint, asked: str) -> Choice:
+def read_dtype(opened: Checkpoint, asked: str) -> Choice:
+    """Return the dtype to run in, as safetensors names it; raises InputError for an unknown one."""
     if asked == "auto":
         return Choice(opened.dtype, message("pipeline.dtype_stored"))
     if asked not in _DTYPES:
