@@ -1,0 +1,146 @@
+"""What a comparison found, as plain records. Must not know: torch, how anything was run or is shown."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tracer.arrays import Array
+from tracer.records import LayerTrace, Site
+from tracer.saved.diff import Diff
+from tracer.texts import Message
+
+# What a layer hands on before its attention; see tracer.compare.stream.
+BEFORE_ATTENTION = ("input", "norm", "residual")
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """What one side has for a step: its numbers in the common layout (tokens first, no batch axis), and where it was
+    made."""
+
+    layer: int
+    name: str
+    array: Array
+    site: Site
+
+
+class Standing(StrEnum):
+    """How a step of two sides compares."""
+
+    SAME = "same"  # bit for bit, or in every number where the dtypes differ
+    ROUNDING = "rounding"  # differs by no more than rounding explains
+    PARTS = "parts"
+    SHAPE = "shape"  # not the same shape: no numbers compared
+    ONLY_A = "only_a"
+    ONLY_B = "only_b"
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far two arrays lie apart. ``spacings`` is the largest distance in units of the spacing between neighbouring
+    numbers of ``unit`` at the size of the largest number compared; ``nonfinite`` counts numbers finite on one side
+    alone, or unlike infinities."""
+
+    largest: float
+    mean: float
+    spacings: float
+    unit: str
+    nonfinite: int
+    at: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One step of both sides. ``allowed`` is the largest distance that rounding explains, None where none is judged."""
+
+    layer: int
+    name: str
+    standing: Standing
+    a: Site | None
+    b: Site | None
+    distance: Distance | None = None
+    allowed: float | None = None
+
+    @property
+    def apart(self) -> bool:
+        """Whether the two sides part here."""
+        return self.standing not in (Standing.SAME, Standing.ROUNDING)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A write into memory that something else still stands for, as it was seen.
+
+    ``alias`` is the expression that gave back the very storage instead of a copy, ``writes`` those that wrote into it,
+    ``victim`` what it still stood for. ``versions`` are torch's counter of writes to that storage before and after,
+    ``changed`` the largest change of a number in it.
+    """
+
+    layer: int
+    step: str
+    alias: Site
+    writes: tuple[Site, ...]
+    victim: Site
+    versions: tuple[int, int]
+    changed: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that explains, or will lead to, a difference. ``facts`` are its evidence in numbers."""
+
+    id: str
+    text: Message
+    sites: tuple[Site, ...] = ()
+    facts: Mapping[str, float | int | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two runs: its name among those compared, and its trace of the asked layer."""
+
+    name: str
+    trace: LayerTrace
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs of one checkpoint and prompt, step by step.
+
+    ``steps`` are those of the asked layer's attention, ``before`` what layers hand on around it, in the order they run
+    (empty where both enter the asked layer alike, or that cannot be watched). ``unit`` is the dtype whose spacing
+    distances are told in.
+    """
+
+    a: Side
+    b: Side
+    unit: str
+    steps: tuple[Pair, ...]
+    before: tuple[Pair, ...]
+    findings: tuple[Finding, ...]
+    yardstick: Message
+    diff: Diff | None = None
+
+    @property
+    def sequence(self) -> tuple[Pair, ...]:
+        """Every step in the order the model runs: the attention's own between what comes before and after it."""
+        layer = self.steps[0].layer if self.steps else 0
+        earlier = [p for p in self.before if p.layer < layer or (p.layer == layer and p.name in BEFORE_ATTENTION)]
+        return (*earlier, *self.steps, *self.before[len(earlier) :])
+
+    @property
+    def first(self) -> Pair | None:
+        """The first step at which the two part, in the order the model runs; steps of one side alone do not count."""
+        return next((pair for pair in self.sequence if pair.distance is not None and pair.apart), None)
+
+    @property
+    def agree(self) -> bool:
+        """Whether nothing that both sides compute lies further apart than rounding explains."""
+        return self.first is None and any(pair.distance is not None for pair in self.steps)
+
+    @property
+    def exit_code(self) -> int:
+        """0: they agree; 1: they part; 3: nothing could be compared."""
+        if self.first is not None:
+            return 1
+        return 0 if self.agree else 3

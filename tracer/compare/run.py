@@ -1,0 +1,196 @@
+"""The comparison, top to bottom: trace every side, trace the yardstick, line steps up, look for the cause.
+
+Must not know: command lines, rendering.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import platformdirs
+
+from tracer import pipeline
+from tracer.checkpoint.open import open_checkpoint
+from tracer.compare import align, causes, judge, stream
+from tracer.compare.other_version import Report, trace_other, version_of
+from tracer.compare.records import Comparison, Pair, Side, Standing, Written
+from tracer.engines.transformers.engine import Progress, Wanted
+from tracer.errors import InputError
+from tracer.kernels.choose import choose
+from tracer.records import LayerTrace
+from tracer.saved.diff import diff
+from tracer.texts import Message, message
+
+TRANSFORMERS, NANO_VLLM = "transformers", "nano-vllm"
+ENGINES = (TRANSFORMERS, NANO_VLLM)
+_LONG = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+_FLASH = ("flash-attn", "cpu-flash")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What to compare, on what. Of ``engines`` and ``kernels`` one names two or more: the first is compared with each
+    other one."""
+
+    engines: tuple[str, ...] = (TRANSFORMERS,)
+    kernels: tuple[str, ...] = ("auto",)
+    layer: int = 0
+    checkpoint: str | None = None
+    revision: str | None = None
+    prompt: str | None = None
+    tokens: Sequence[int] | None = None
+    chat: bool = False
+    device: str = "auto"
+    dtype: str = "auto"
+    progress: Progress | None = None
+    report: Report | None = None  # told of the download of another version
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One way to run the model."""
+
+    name: str
+    engine: str
+    kernel: str
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is the installed transformers."""
+        return self.engine == TRANSFORMERS
+
+
+def compare(asked: Asked) -> tuple[Comparison, ...]:
+    """Return the comparison of the first side with each other one.
+
+    Raises InputError for fewer than two sides or a side that does not exist, and whatever a trace raises.
+    """
+    runs = _runs(asked)
+    traces = [_trace(asked, run, asked.dtype) for run in runs]
+    dtype = traces[0].request.dtype.value
+    # transformers, where it takes part, is what the other is held against; a faulty side must not judge itself
+    judge_by = next((place for place, run in enumerate(runs) if run.plain), 0)
+    other = "float64" if dtype != "F64" else "float32"
+    kernel = "auto" if traces[judge_by].request.kernel.value in _FLASH else runs[judge_by].kernel
+    yardstick = _trace(asked, replace(runs[judge_by], kernel=kernel), other)
+    scales = _Yardstick(traces[judge_by], yardstick, "F32" if dtype == "F64" else dtype)
+    pairs = zip(runs[1:], traces[1:], strict=True)
+    return tuple(_one(asked, (runs[0], traces[0]), side, scales) for side in pairs)
+
+
+@dataclass(frozen=True)
+class _Yardstick:
+    """One code in two precisions, and the dtype in whose spacing distances are told."""
+
+    own: LayerTrace
+    other: LayerTrace
+    unit: str
+
+
+def _one(asked: Asked, left: tuple[_Run, LayerTrace], right: tuple[_Run, LayerTrace], scales: _Yardstick) -> Comparison:
+    a, b = left[1], right[1]
+    steps = judge.pairs(
+        align.values(a), align.values(b), align.values(scales.other), align.values(scales.own), scales.unit
+    )
+    before: tuple[Pair, ...] = ()
+    written: list[Written] = []
+    if {left[0].engine, right[0].engine} == set(ENGINES) and _worth_a_walk(steps, a, b):
+        before, written = _walk(asked, left, right, scales)
+    found = Comparison(
+        a=Side(left[0].name, a),
+        b=Side(right[0].name, b),
+        unit=scales.unit,
+        steps=steps,
+        before=before,
+        findings=(),
+        yardstick=_told(scales),
+        diff=diff(a, b) if left[0].engine.partition("@")[0] == right[0].engine.partition("@")[0] else None,
+    )
+    return replace(found, findings=causes.findings(found, written))
+
+
+def _worth_a_walk(steps: tuple[Pair, ...], a: LayerTrace, b: LayerTrace) -> bool:
+    """Return whether to look at the layers: both enter the attention differently, or one is known to damage what it
+    hands on."""
+    parted = any(pair.name == "hidden" and pair.standing is Standing.PARTS for pair in steps)
+    return parted or any(warning.id == causes.RESIDUAL for trace in (a, b) for warning in trace.warnings)
+
+
+def _walk(
+    asked: Asked, left: tuple[_Run, LayerTrace], right: tuple[_Run, LayerTrace], scales: _Yardstick
+) -> tuple[tuple[Pair, ...], list[Written]]:
+    """Return what both hand on, layer by layer, up to the asked attention; behind the first, so that the effect of what
+    happens there is seen."""
+    checkpoint = open_checkpoint(asked.checkpoint, revision=asked.revision)
+    last = min(max(asked.layer, 1), checkpoint.settings.layers - 1)
+    checkpoint.require_layers(last)
+    cache = Path(platformdirs.user_cache_dir("tracer"))
+
+    def wanted(trace: LayerTrace) -> Wanted:
+        chosen, size = trace.request, checkpoint.settings.head_dim
+        dtype = _LONG[chosen.dtype.value]
+        kernel = choose(chosen.kernel.value, device=chosen.device.value, dtype=dtype, head_dim=size)
+        return Wanted(trace.request, kernel, (), cache)
+
+    def passing(run: _Run, trace: LayerTrace) -> stream.Stream:
+        watch = stream.nano_stream if run.engine == NANO_VLLM else stream.transformers_stream
+        return watch(checkpoint, wanted(trace), last)
+
+    a, b = passing(*left), passing(*right)
+    own = (a if left[1] is scales.own else b).named()
+    other = stream.transformers_stream(checkpoint, wanted(scales.other), last).named()
+    mine, theirs = a.named(), b.named()
+    pairs = tuple(
+        judge.pair(mine.get(key), theirs.get(key), judge.noise(own.get(key), other.get(key)), scales.unit)
+        for key in dict.fromkeys((*mine, *theirs))
+    )
+    return pairs, [*a.written, *b.written]
+
+
+def _told(scales: _Yardstick) -> Message:
+    own, other = scales.own.request, scales.other.request
+    return message(
+        "compare.yardstick",
+        engine=own.engine.value,
+        other=_LONG[other.dtype.value],
+        own=_LONG[own.dtype.value],
+        unit=_LONG[scales.unit],
+    )
+
+
+def _runs(asked: Asked) -> list[_Run]:
+    if len(asked.engines) > 1 and len(asked.kernels) > 1:
+        raise InputError("compare.both")
+    if len(asked.kernels) > 1:
+        names = asked.kernels
+        runs = [_Run(kernel, asked.engines[0], kernel) for kernel in names]
+    else:
+        names = asked.engines
+        runs = [_Run(engine, engine, asked.kernels[0]) for engine in names]
+    if len(names) < 2:
+        raise InputError("compare.one_side", engines=", ".join(ENGINES))
+    if len(set(names)) != len(names):
+        raise InputError("compare.same_side", name=next(name for name in names if names.count(name) > 1))
+    for run in runs:
+        if run.engine not in ENGINES and version_of(run.engine) is None:
+            raise InputError("compare.engine", engine=run.engine, known=", ".join(ENGINES))
+    return runs
+
+
+def _trace(asked: Asked, run: _Run, dtype: str) -> LayerTrace:
+    version = version_of(run.engine)
+    if version is not None:
+        return trace_other(version, asked, run.kernel, dtype)
+    return pipeline.trace_layers(
+        asked.checkpoint,
+        layers=(asked.layer,),
+        revision=asked.revision,
+        prompt=asked.prompt,
+        tokens=asked.tokens,
+        chat=asked.chat,
+        engine=run.engine,
+        kernel=run.kernel,
+        device=asked.device,
+        dtype=dtype,
+        progress=asked.progress,
+    )[0]
