@@ -8,9 +8,15 @@ from tracer.maths.attention import Head, head
 from tracer.maths.visibility import Visibility
 from tracer.records import LayerTrace
 
+# Numbers of these dtypes carry 11 bits or fewer: beside their rounding a float32 pass over a long prompt is exact.
+_NARROW = ("BF16", "F16")
+
 
 def reference(trace: LayerTrace, head_index: int) -> Head:
-    """Return query head ``head_index`` in float64 from the captured q, k, v, scaled by head_dim**-0.5 and causal."""
+    """Return query head ``head_index`` in float64 from the captured q, k, v, scaled by head_dim**-0.5 and causal.
+
+    A long prompt's 16-bit numbers may go through float32, checked against float64 on some rows (see Head.computed).
+    """
     q, k, v = (trace.captures[name].array for name in ("q", "k", "v"))
     kv = trace.model.kv_head(head_index)
     return head(
@@ -19,6 +25,7 @@ def reference(trace: LayerTrace, head_index: int) -> Head:
         v[:, kv].float64(),
         trace.model.head_dim**-0.5,
         visibility(trace),
+        single=q.dtype in _NARROW,
     )
 
 

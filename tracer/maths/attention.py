@@ -1,6 +1,8 @@
 """The reference: attention of one head in NumPy float64, in blocks of rows; nothing of size Tq · Tk ever exists.
 
-Independent of the kernels it judges, and of torch. Must not know: traces, dtypes, tolerances.
+Independent of the kernels it judges, and of torch. Must not know: traces, dtypes, tolerances. Long prompts go through
+tracer.maths.tiles, and may ask for a float32 pass: then rows spread over the prompt are computed in float64 too, and
+how far the two lie apart is kept (Pass).
 
     S = QKᵀ · scale + M      m = max over allowed keys      lse = m + ln Σ exp(S − m)      A = exp(S − lse)      O = A·V
 
@@ -9,13 +11,35 @@ zero and row_max and lse −inf, and is listed in ``empty_rows``. NaN and infini
 through to the rows they reach and counted in ``nonfinite``; what is hidden from a row never reaches it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tracer.arrays import Floats
 from tracer.errors import InputError
+from tracer.maths import tiles
 from tracer.maths.visibility import Block, Bools, Visibility, blocks
+
+# From this many scores on, tiles on all cores are worth the start of their threads.
+_MANY = 1 << 22
+# From this many on, float64 takes seconds: where the caller allows it, float32 will do.
+_VERY_MANY = 1 << 26
+_SAMPLED_ROWS = 64
+# What float32 may differ from float64, in units of the largest score and value that can occur: for scores of ordinary
+# size it differs by 3e-7 (rms 1, 16,384 tokens), a wrong mask or product by far more.
+_SINGLE_WITHIN = 8 * 2.0**-23
+_SINGLE_LIMIT = 1e30  # products beyond this might overflow float32
+
+
+@dataclass(frozen=True)
+class Pass:
+    """How every row was computed: in float64, or in float32 with ``rows`` of them in float64 too, which differ by at
+    most ``lse`` in the logsumexp and ``output`` in the output."""
+
+    number: str = "float64"
+    rows: int = 0
+    lse: float = 0.0
+    output: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +78,7 @@ class Head:
     output: Floats
     empty_rows: tuple[int, ...]
     nonfinite: tuple[tuple[str, int], ...]  # how many numbers of q, k, v are NaN or infinite, where any are
+    computed: Pass = Pass()
 
     def scores(self, rows: slice, cols: slice = slice(None)) -> Floats:
         """Return S for a window [rows, cols]: scaled scores, −inf where the key is hidden."""
@@ -71,15 +96,20 @@ class Head:
         return np.where(self.visibility.rows(start, stop, cols), weights, 0.0)
 
     def row(self, query: int) -> Row:
-        """Return one query with every step between q·k and the output."""
+        """Return one query with every step between q·k and the output, in float64 whatever the pass was."""
         window = slice(query, query + 1)
         with np.errstate(invalid="ignore", over="ignore"):
             dots: Floats = self.k @ self.q[query]
         scores = self.scores(window)[0]
         visible = self.visibility.rows(query, query + 1)[0]
-        top = float(self.row_max[query])
+        exact = self.computed.number == "float64"
+        top = float(self.row_max[query] if exact else scores.max(initial=-np.inf))
         with np.errstate(invalid="ignore"):
             shifted = np.where(visible, np.exp(scores - (0.0 if np.isneginf(top) else top)), 0.0)
+        total = float(self.total[query] if exact else shifted.sum())
+        weights = self.weights(window)[0] if exact else shifted / (total or 1.0)
+        with np.errstate(divide="ignore"):
+            lse = float(self.lse[query] if exact else top + np.log(total))
         return Row(
             query=query,
             visible=visible,
@@ -87,10 +117,10 @@ class Head:
             scores=scores,
             row_max=top,
             shifted=shifted,
-            total=float(self.total[query]),
-            lse=float(self.lse[query]),
-            weights=self.weights(window)[0],
-            output=self.output[query],
+            total=total,
+            lse=lse,
+            weights=weights,
+            output=self.output[query] if exact else weights @ self.v,
         )
 
     @property
@@ -100,13 +130,27 @@ class Head:
             return self.lse - self.mean
 
 
-def head(q: Floats, k: Floats, v: Floats, scale: float, visibility: Visibility) -> Head:
-    """Return the attention of one head over all rows. Raises InputError where the shapes do not fit together."""
+def head(q: Floats, k: Floats, v: Floats, scale: float, visibility: Visibility, *, single: bool = False) -> Head:
+    """Return the attention of one head over all rows. Raises InputError where the shapes do not fit together.
+
+    ``single`` allows a long prompt's rows to be computed in float32, checked against float64 on some of them; where
+    numbers are too large for that, or the two differ by more than rounding, all are computed in float64 all the same.
+    """
     if q.shape[1] != k.shape[1] or k.shape[0] != v.shape[0]:
         raise InputError("maths.shapes", q=q.shape, k=k.shape, v=v.shape)
     if (visibility.tq, visibility.tk) != (q.shape[0], k.shape[0]):
         raise InputError("maths.lengths", q=q.shape[0], k=k.shape[0], tq=visibility.tq, tk=visibility.tk)
     q, k, v = (np.ascontiguousarray(x, dtype=np.float64) for x in (q, k, v))
+    counts = tuple((name, bad) for name, x in (("q", q), ("k", k), ("v", v)) if (bad := int((~np.isfinite(x)).sum())))
+    if counts or q.shape[0] * k.shape[0] < _MANY:
+        return _in_blocks(q, k, v, scale, visibility, counts)
+    found = _single(q, k, v, scale, visibility) if single and q.shape[0] * k.shape[0] >= _VERY_MANY else None
+    return found or _in_tiles(q, k, v, scale, visibility, Pass())
+
+
+def _in_blocks(
+    q: Floats, k: Floats, v: Floats, scale: float, visibility: Visibility, counts: tuple[tuple[str, int], ...]
+) -> Head:
     tq = q.shape[0]
     row_max, total, lse, mean, output = (np.empty(shape) for shape in (tq, tq, tq, tq, (tq, v.shape[1])))
     empty: list[int] = []
@@ -117,18 +161,50 @@ def head(q: Floats, k: Floats, v: Floats, scale: float, visibility: Visibility) 
         row_max[rows], total[rows], lse[rows], mean[rows] = part.row_max, part.total, part.lse, part.mean
         output[rows] = mix(part, block)
         empty += [block.start + int(row) for row in np.flatnonzero(block.empty)]
-    counts = tuple((name, bad) for name, x in (("q", q), ("k", k), ("v", v)) if (bad := int((~np.isfinite(x)).sum())))
     return Head(q, k, v, scale, visibility, row_max, total, lse, mean, output, tuple(empty), counts)
+
+
+def _in_tiles(q: Floats, k: Floats, v: Floats, scale: float, visibility: Visibility, computed: Pass) -> Head:
+    number = np.float64 if computed.number == "float64" else np.float32
+    sums = tiles.rows(q, k, v, scale, visibility, number)
+    return Head(
+        q, k, v, scale, visibility, sums.row_max, sums.total, sums.lse, sums.mean, sums.output, sums.empty, (), computed
+    )
+
+
+def _single(q: Floats, k: Floats, v: Floats, scale: float, visibility: Visibility) -> Head | None:
+    """Return the head computed in float32, with how far it lies from float64; None where float32 will not do."""
+    longest = [float(np.sqrt(np.square(x).sum(axis=1).max(initial=0.0))) for x in (q * scale, k, v)]
+    largest_score, largest_value = longest[0] * longest[1], longest[2]
+    if not max(largest_score, largest_value) < _SINGLE_LIMIT:
+        return None
+    found = _in_tiles(q, k, v, scale, visibility, Pass("float32"))
+    sample = np.unique(np.linspace(0, visibility.tq - 1, _SAMPLED_ROWS).astype(np.int64))
+    exact = [found.row(int(query)) for query in sample]
+    seen = [row for row in exact if row.visible.any()]
+    lse = max((abs(row.lse - float(found.lse[row.query])) for row in seen), default=0.0)
+    output = max((float(np.abs(row.output - found.output[row.query]).max()) for row in seen), default=0.0)
+    if (
+        lse > _SINGLE_WITHIN * max(1.0, largest_score)
+        or output > _SINGLE_WITHIN * max(1.0, largest_score) * largest_value
+    ):
+        return None
+    return replace(found, computed=Pass("float32", len(sample), lse, output))
 
 
 def rescaled(reference: Head, scale: float) -> Head:
     """Return the same head computed with another scale."""
-    return head(reference.q, reference.k, reference.v, scale, reference.visibility)
+    return _like(reference, scale, reference.visibility)
 
 
 def seen_by(reference: Head, visibility: Visibility) -> Head:
     """Return the same head computed with another visibility."""
-    return head(reference.q, reference.k, reference.v, reference.scale, visibility)
+    return _like(reference, reference.scale, visibility)
+
+
+def _like(reference: Head, scale: float, visibility: Visibility) -> Head:
+    single = reference.computed.number == "float32"
+    return head(reference.q, reference.k, reference.v, scale, visibility, single=single)
 
 
 # ------------------------------------------------------------------------------------------------ blocks of rows

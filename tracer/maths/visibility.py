@@ -107,10 +107,13 @@ class Block:
         return seen
 
 
-def blocks(visibility: Visibility) -> Iterator[Block]:
-    """Yield blocks of rows, each row in exactly one, each with its keys cut to what its rows can reach."""
+def blocks(visibility: Visibility, rows: int | None = None) -> Iterator[Block]:
+    """Yield blocks of rows, each row in exactly one, each with its keys cut to what its rows can reach.
+
+    ``rows`` is how many a block has; by default as many as keep a block of scores small.
+    """
     start = 0
-    step = max(1, min(_MOST_ROWS, _BLOCK // max(1, visibility.tk)))
+    step = rows or max(1, min(_MOST_ROWS, _BLOCK // max(1, visibility.tk)))
     while start < visibility.tq:
         stop = min(start + step, visibility.tq)
         yield _block(visibility, start, stop)
