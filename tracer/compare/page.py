@@ -172,7 +172,7 @@ def _table(say: _Say, found: Comparison, pairs: tuple[Pair, ...], *, layers: boo
         Column(say("column_mean"), numeric=True, spare=2),
         Column(say("column_spacings"), numeric=True),
         Column(say("column_allowed"), numeric=True, spare=1),
-        Column(say("column_standing")),
+        Column(),
     ]
     return Table(tuple(columns), tuple(Row(_cells(say, found, pair, layers)) for pair in pairs))
 

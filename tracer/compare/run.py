@@ -12,8 +12,9 @@ import platformdirs
 from tracer import pipeline
 from tracer.checkpoint.open import open_checkpoint
 from tracer.compare import align, causes, judge, stream
-from tracer.compare.other_version import Report, trace_other, version_of
+from tracer.compare.other_version import trace_other, version_of
 from tracer.compare.records import Comparison, Pair, Side, Standing, Written
+from tracer.compare.wheels import Report
 from tracer.engines.transformers.engine import Progress, Wanted
 from tracer.errors import InputError
 from tracer.kernels.choose import choose

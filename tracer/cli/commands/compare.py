@@ -75,9 +75,9 @@ def _found(
     def running(layer: int, layers: int) -> None:
         progress(message("cli.running_layer", layer=layer, last=layers - 1))
 
-    def fetching(version: str, done: int, total: int | None) -> None:
+    def fetching(what: str, done: int, total: int | None) -> None:
         size = f"{done / _MEBIBYTE:.0f}" + ("" if total is None else f"/{total / _MEBIBYTE:.0f}")
-        progress(message("compare.fetching", version=version, size=size))
+        progress(message("compare.fetching", what=what, size=size))
 
     return compare(
         Asked(
