@@ -53,6 +53,11 @@ class Case:
         return self.kind in ("cpu-flash", "flash-attn")
 
     @property
+    def bare(self) -> bool:
+        """Whether the attention function computes scores itself, without a kernel (eager and many custom ones)."""
+        return self.seen.kernel is None
+
+    @property
     def interface(self) -> InterfaceCall | None:
         """The call of the attention function, where it could be seen."""
         return self.seen.interface

@@ -6,11 +6,12 @@ Must not know: models, wording.
 from collections.abc import Callable
 
 from tracer.verification.case import Case
-from tracer.verification.claims import caches, headmaps, norms, ropes, scales, sight, softmaxes
+from tracer.verification.claims import caches, headmaps, norms, ropes, scales, sight, softmaxes, whole
 from tracer.verification.records import Finding
 
 # In the order of a report: from what is written to what it does.
 CHECKS = (
+    "dropout.off",
     "projections",
     "norm.present",
     "norm.order",
@@ -41,6 +42,7 @@ CHECKS = (
     "kernel.output",
     "kernel.alignment",
     "kernel.empty_rows",
+    "weights.reference",
     "heads.keys",
     "heads.values",
     "heads.layout",
@@ -52,7 +54,20 @@ CHECKS = (
     "packing.same",
     "cache.rows",
     "cache.same",
-    "dropout.off",
+)
+# What fails when something else is wrong, too: told last.
+CONSEQUENCES = frozenset(
+    {
+        "scale.effective",
+        "causal.model",
+        "softmax.row_max",
+        "kernel.lse",
+        "kernel.output",
+        "padding.same",
+        "packing.same",
+        "cache.same",
+        "weights.reference",
+    }
 )
 
 Claims = Callable[[Case], list[Finding]]
@@ -78,6 +93,7 @@ ONCE: tuple[Claims, ...] = (
     _one(scales.at_kernel),
     scales.effective,
     softmaxes.large,
+    whole.weights,
     _one(headmaps.keys),
     _one(headmaps.values),
     _one(headmaps.layout),

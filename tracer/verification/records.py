@@ -1,7 +1,7 @@
 """What a verification ends with. Frozen. Must not know: how it came about, how it is shown."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tracer.records import Check, CheckpointFacts, Choice, ModelFacts, Status
 from tracer.texts import Message
@@ -34,8 +34,22 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Window:
+    """How far back one layer sees: as configured (None: everything), and as its weights showed (None: not seen)."""
+
+    layer: int
+    layer_type: str
+    configured: int | None
+    effective: int | None
+
+
+@dataclass(frozen=True)
 class Verification:
-    """What was verified and how it ended. ``forwards`` is the cost in plain forward passes, where it was measured."""
+    """What was verified and how it ended. ``seconds`` is what all of it took, ``plain_seconds`` one plain forward pass.
+
+    ``subject`` names the checkpoint or the class of the model; ``model`` is its shape, with the first looked-at layer's
+    type and window.
+    """
 
     subject: str
     checkpoint: CheckpointFacts | None
@@ -45,15 +59,16 @@ class Verification:
     device: Choice
     dtype: Choice
     versions: Mapping[str, str]
-    tokens: int
+    tokens: tuple[int, ...]
     layers: tuple[int, ...]
     heads: tuple[int, ...]
     scenarios: tuple[str, ...]
     thorough: bool
     outcomes: tuple[Outcome, ...]
-    windows: tuple[tuple[int, str, int | None], ...] = ()
-    warnings: tuple[Message, ...] = ()
-    cost: Mapping[str, float] = field(default_factory=dict)
+    windows: tuple[Window, ...]
+    warnings: tuple[Message, ...]
+    seconds: float
+    plain_seconds: float
 
     @property
     def failures(self) -> tuple[Outcome, ...]:

@@ -16,11 +16,12 @@ from tracer.engines.transformers.seeing import seen
 from tracer.engines.transformers.watching import Call
 from tracer.verification import catalogue, scenarios
 from tracer.verification.case import Case
-from tracer.verification.claims import caches, runs
+from tracer.verification.claims import caches, runs, sight
 from tracer.verification.places import Places
 from tracer.verification.probing import Plan, Probed, probe
-from tracer.verification.records import Finding
+from tracer.verification.records import Finding, Window
 from tracer.verification.scenarios import Scenario, Step
+from tracer.verification.verdict import unsteady
 
 Progress = Callable[[int, int], None]
 
@@ -45,6 +46,7 @@ class Examined:
 
     findings: tuple[Finding, ...]
     scenarios: tuple[str, ...]
+    windows: tuple[Window, ...]
     seconds: float
     plain_seconds: float
 
@@ -63,6 +65,7 @@ def examine(live: Live, places: Places, kind: str, wanted: Examination) -> Exami
     return Examined(
         findings=tuple(work.findings),
         scenarios=tuple(scenario.id for scenario in made),
+        windows=tuple(work.windows),
         seconds=time.perf_counter() - started,
         plain_seconds=work.plain_seconds,
     )
@@ -81,7 +84,9 @@ class _Work:
     wanted: Examination
     total: int
     findings: list[Finding] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)
     plain: dict[int, Array] = field(default_factory=dict)
+    unsteady: set[int] = field(default_factory=set)
     plain_seconds: float = 0.0
     _done: int = 0
 
@@ -120,6 +125,7 @@ class _Work:
         )
         if plain:
             self.plain[call.layer] = record.output
+            self.windows.append(Window(call.layer, facts.layer_type, facts.window, sight.window_of(case)))
         found = list(rows.check(case)) if scenario.cached else []
         if last:
             for claims in (*catalogue.EVERYWHERE, *(catalogue.ONCE if plain else catalogue.ELSEWHERE)):
@@ -129,8 +135,14 @@ class _Work:
         if not plain:
             same = runs.same_as_plain(case, self.plain, number)
             found += [same] if same is not None else []
-        self.findings += found
+        if not probed.repeats:
+            self.unsteady.add(call.layer)
+        self._keep(found)
         self._advance()
+
+    def _keep(self, found: Sequence[Finding]) -> None:
+        """Keep findings; where a layer's call does not repeat, only that itself can have failed."""
+        self.findings += [unsteady(one) if self.unsteady else one for one in found]
 
     def _changed(self, scenario: Scenario) -> None:
         """Run the plain prompt with its last token changed, and look at every layer's earlier rows."""
@@ -155,7 +167,7 @@ class _Work:
                 Probed(True),
                 self.places,
             )
-            self.findings.append(runs.model_causal(case, self.plain, last))
+            self._keep([runs.model_causal(case, self.plain, last)])
             self._advance()
 
         started = time.perf_counter()

@@ -17,6 +17,7 @@ Bools = NDArray[np.bool_]
 # Padding, packing and caching show the same with few tokens as with many: these runs are kept short.
 SHORT = 24
 _DECODED = 3
+NAMES = ("plain", "packed", "left_pad", "right_pad", "decode", "chunk")
 
 
 @dataclass(frozen=True, eq=False)

@@ -90,8 +90,9 @@ def _make(case: Case, row: int) -> LayerTrace | None:
 def kernel_site(case: Case) -> Site | None:
     """Return the call of the kernel, or of the attention function where no kernel of its own was seen."""
     kernel, interface = case.seen.kernel, case.interface
-    if case.kind == "eager":
-        return case.places.site("scale.scores")
+    if case.bare and interface is not None:
+        places = case.places
+        return places.site("scale.scores") or places.at(interface.code) or places.at(interface.place)
     inner = case.places.at(kernel.place) if kernel is not None else None
     if inner is not None or interface is None:
         return inner

@@ -1,5 +1,7 @@
 """Build a finding. Must not know: any particular check."""
 
+from dataclasses import replace
+
 from tracer.checks.outcome import Figure, outcome
 from tracer.records import Site, Status
 from tracer.texts import Message, catalogue, message
@@ -82,3 +84,11 @@ def untested(
 def passed(holds: bool) -> Status:
     """Return pass or fail."""
     return Status.PASS if holds else Status.FAIL
+
+
+def unsteady(found: Finding) -> Finding:
+    """Return a failure as not testable: the same call gives other bits each time, so nothing else can be told by it."""
+    if found.check.status is not Status.FAIL or found.check.id == "dropout.off":
+        return found
+    check = replace(found.check, status=Status.NOT_TESTABLE, reason=say("not_repeatable"), measured=say("nothing"))
+    return replace(found, check=check)

@@ -209,7 +209,7 @@ def roles(live: Live) -> dict[str, FunctionType]:
     forward = _function(type(attention), "forward")
     names = forward.__globals__ if forward is not None else {}
     apply = _plain(names.get("apply_rotary_pos_emb"))
-    eager = _plain(names.get("eager_attention_forward"))
+    eager = _plain(_registered(live.implementation) or names.get("eager_attention_forward"))
     flash = importlib.import_module("transformers.integrations.flash_attention")
     sdpa = importlib.import_module("transformers.integrations.sdpa_attention")
     utils = importlib.import_module(_UTILS)
@@ -231,6 +231,14 @@ def roles(live: Live) -> dict[str, FunctionType]:
         "sdpa_forward": _plain(sdpa.sdpa_attention_forward),
     }
     return {role: function for role, function in found.items() if function is not None}
+
+
+def _registered(implementation: str) -> Any:
+    """Return a custom attention function registered under that name, None for transformers' own names."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    found = ALL_ATTENTION_FUNCTIONS.get(implementation)
+    return None if found is None or (getattr(found, "__module__", "") or "").startswith("transformers.") else found
 
 
 def _function(owner: Any, name: str) -> FunctionType | None:

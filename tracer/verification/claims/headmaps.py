@@ -162,7 +162,7 @@ def _judged(case: Case, id: str, found: list[int], right: list[int]) -> Finding:
 
 
 def _place(case: Case, id: str) -> Site | None:
-    if case.kind != "eager":
+    if not case.bare:
         return kernel_site(case)
     return case.places.site("heads.repeat") if id == "heads.keys" else case.places.site("heads.values", "heads.repeat")
 

@@ -7,6 +7,7 @@ import ast
 import math
 import operator
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tracer.checks import scale as trace_scale
@@ -74,7 +75,9 @@ def origin(case: Case) -> Site | None:
     given = case.interface.scaling if case.interface is not None else None
     kernel = case.seen.kernel.scale if case.seen.kernel is not None else None
     if isinstance(attribute, float) and attribute != case.scale:
-        return case.places.site("scale.definition", "scale.attribute")
+        site = case.places.site("scale.definition")
+        changed_later = site is not None and evaluate(site.code, _names(case)) == case.scale
+        return case.places.site("scale.attribute", "interface.call") if changed_later else site
     if given is not None and given != case.scale:
         return case.places.site("scale.attribute", "interface.call")
     if kernel is not None and kernel != case.scale:
@@ -159,6 +162,4 @@ def _expected(case: Case) -> Message:
 
 
 def _placed(check: Check, site: Site | None) -> Check:
-    from dataclasses import replace
-
     return replace(check, site=site) if site is not None and check.status is Status.FAIL else check

@@ -115,16 +115,14 @@ def flag(case: Case) -> Finding:
 
 def window_of(case: Case) -> int | None:
     """Return the largest number of keys back that a query gave weight, itself counted; None where that is all there
-    are or it cannot be read."""
+    are, so that no window shows, or it cannot be read."""
     found = case.probed.weights
     if found is None or len(found.columns) < case.keys:
         return None
     offset = case.keys - case.step.ids.shape[1]
-    widest = 0
-    for query in range(case.step.ids.shape[1]):
-        seen = np.flatnonzero((found.values[0, :, query] != 0).any(axis=0))
-        if seen.size:
-            widest = max(widest, query + offset - int(seen[0]) + 1)
+    some = (found.values[0] != 0).any(axis=0)
+    first = np.where(some.any(axis=1), some.argmax(axis=1), case.keys)
+    widest = int((np.arange(len(first)) + offset - first + 1).max(initial=0))
     return None if widest >= case.keys else widest
 
 
@@ -336,7 +334,8 @@ def _flag_place(case: Case) -> Site | None:
     """Return where causality is decided: the definition if it says False, a hop that changes it, a mask, the kernel."""
     kernel, places = case.seen.kernel, case.places
     if kernel is None:
-        return places.site("causal.masked") if case.kind == "eager" else kernel_site(case) or places.site("causal.mask")
+        given = case.interface is not None and case.interface.mask is not None
+        return places.site("causal.masked" if given else "causal.mask") or kernel_site(case)
     if kernel.causal or kernel.mask:
         return kernel_site(case)
     if case.seen.parts.attributes.get("is_causal") is not True:

@@ -170,7 +170,7 @@ def large(case: Case) -> list[Finding]:
                 expected=wanted,
                 tolerance=say("absolute", value=judged.tolerance),
                 reason=say("large_why", factor=case.probed.loud_factor),
-                site=case.places.site("causal.masked") if leak and case.kind == "eager" else softmax_site(case),
+                site=case.places.site("causal.masked") if leak and case.bare else softmax_site(case),
                 head=index,
                 error=judged.kernel.largest,
                 mismatched=judged.kernel.mismatched,
@@ -188,7 +188,7 @@ def _acting_scale(case: Case, index: int) -> float:
 
 def softmax_site(case: Case) -> Site | None:
     """Return the softmax itself where it is an expression of its own, else the kernel's call."""
-    if case.kind == "eager":
+    if case.bare:
         return case.places.site("softmax.call", "scale.scores")
     return kernel_site(case)
 

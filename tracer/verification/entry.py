@@ -1,0 +1,192 @@
+"""From what was asked for to a verification: of a checkpoint on transformers' own code, or of a live model.
+
+Must not know: command lines, how results are shown.
+"""
+
+import importlib.metadata
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracer.checkpoint.open import open_checkpoint
+from tracer.engines.transformers.live import FromCheckpoint, Live, roles
+from tracer.errors import InputError, Unsupported
+from tracer.kernels.choose import choose
+from tracer.pipeline import LONG_DTYPES, read_dtype, read_prompt
+from tracer.records import CheckpointFacts, Choice
+from tracer.texts import Message, message
+from tracer.verification import outcomes
+from tracer.verification.places import Places
+from tracer.verification.records import Verification
+from tracer.verification.run import Examination, Examined, Progress, examine
+from tracer.verification.scenarios import NAMES
+
+ENGINE = "transformers"
+_PACKAGES = ("tracer", "torch", "transformers", "numpy", "safetensors")
+# Enough tokens for every check, few enough to be quick; not a dimension of any known model.
+_LIVE_TOKENS = 43
+_FLASH_NAMES = {"flash_attention_2": "flash-attn", "flash_attention_3": "flash-attn"}
+
+
+def verify_checkpoint(
+    checkpoint: str | None = None,
+    *,
+    revision: str | None = None,
+    layers: Sequence[int] | None = (0,),
+    heads: Sequence[int] | None = None,
+    prompt: str | None = None,
+    tokens: Sequence[int] | None = None,
+    chat: bool = False,
+    engine: str = ENGINE,
+    kernel: str = "auto",
+    device: str = "auto",
+    dtype: str = "auto",
+    scenarios: Sequence[str] | None = None,
+    thorough: bool = False,
+    progress: Progress | None = None,
+) -> Verification:
+    """Return the verification of a checkpoint's attention on transformers' own code.
+
+    ``layers`` and ``heads`` None: all of them. ``thorough`` changes every token in turn and reads every weight.
+    Raises InputError for what cannot be done as asked, Unsupported for what cannot be done here.
+    """
+    if engine != ENGINE:
+        raise Unsupported("verify.engine", engine=engine, known=ENGINE)
+    opened = open_checkpoint(checkpoint, revision=revision)
+    settings = opened.settings
+    looked = tuple(range(settings.layers)) if layers is None else tuple(sorted(set(layers)))
+    for layer in looked:
+        opened.check_layer(layer)
+    chosen_heads = tuple(range(settings.heads)) if heads is None else tuple(sorted(set(heads)))
+    for head in chosen_heads:
+        opened.check_head(head)
+    ids = tuple(token.id for token in read_prompt(opened, prompt, tokens, chat))
+    run_dtype = read_dtype(opened, dtype)
+    chosen = choose(kernel, device=device, dtype=LONG_DTYPES[run_dtype.value], head_dim=settings.head_dim)
+    live = FromCheckpoint(opened, max(looked), chosen, run_dtype.value)
+    wanted = Examination(looked, chosen_heads, ids, 0, _known(scenarios), thorough, progress)
+    result = examine(live, Places(roles(live)), chosen.kind, wanted)
+    return _verification(
+        live,
+        wanted,
+        result,
+        subject=opened.name,
+        facts=opened.facts(),
+        choices={
+            "engine": Choice(ENGINE, message("pipeline.engine_default")),
+            "kernel": Choice(chosen.kind, chosen.reason),
+            "device": Choice(chosen.device, chosen.reason),
+            "dtype": run_dtype,
+        },
+        warnings=opened.warnings,
+    )
+
+
+def verify_model(
+    model: Any,
+    *,
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    tokens: Sequence[int] | None = None,
+    scenarios: Sequence[str] | None = None,
+    thorough: bool = False,
+    progress: Progress | None = None,
+) -> Verification:
+    """Return the verification of a live Qwen3 model's attention, whatever code and attention function it has.
+
+    ``layers`` and ``heads`` None: all; ``tokens`` None: a fixed pseudo-random prompt. The model, torch and transformers
+    are as before afterwards. Raises InputError, Unsupported.
+    """
+    live = Live(model)
+    facts = live.facts(0)
+    looked = _within("layer", layers, len(live.attentions))
+    chosen_heads = _within("head", heads, facts.heads)
+    ids = _ids(tokens, live.config.vocab_size)
+    wanted = Examination(looked, chosen_heads, ids, live.config.pad_token_id or 0, _known(scenarios), thorough, progress)
+    result = examine(live, Places(roles(live)), live_kind(live), wanted)
+    seen = {finding.layer for finding in result.findings}
+    if not seen:
+        raise Unsupported("verify.no_attention_ran", layer=looked[0])
+    own = message("verify.as_the_model_is")
+    values = {"engine": ENGINE, "kernel": live_kind(live), "device": str(live.device), "dtype": live.dtype}
+    return _verification(
+        live,
+        wanted,
+        result,
+        subject=type(model).__name__,
+        facts=None,
+        choices={name: Choice(value, own) for name, value in values.items()},
+        warnings=_window_warnings(live),
+    )
+
+
+def live_kind(live: Live) -> str:
+    """Return the name of the kernel a live model uses, as in ``--kernel``; its own name for any other function."""
+    return _FLASH_NAMES.get(live.implementation, live.implementation)
+
+
+def _verification(
+    live: Live,
+    wanted: Examination,
+    result: Examined,
+    *,
+    subject: str,
+    facts: CheckpointFacts | None,
+    choices: Mapping[str, Choice],
+    warnings: tuple[Message, ...],
+) -> Verification:
+    versions = {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in _PACKAGES}}
+    return Verification(
+        subject=subject,
+        checkpoint=facts,
+        model=live.facts(wanted.layers[0]),
+        versions=versions,
+        tokens=wanted.ids,
+        layers=wanted.layers,
+        heads=wanted.heads,
+        scenarios=result.scenarios,
+        thorough=wanted.thorough,
+        outcomes=outcomes.outcomes(result.findings, result.scenarios),
+        windows=result.windows,
+        warnings=warnings,
+        seconds=result.seconds,
+        plain_seconds=result.plain_seconds,
+        **choices,
+    )
+
+
+def _within(kind: str, asked: Sequence[int] | None, count: int) -> tuple[int, ...]:
+    if asked is None:
+        return tuple(range(count))
+    for number in asked:
+        if not 0 <= number < count:
+            raise InputError(f"verify.{kind}_range", found=number, last=count - 1)
+    return tuple(sorted(set(asked)))
+
+
+def _ids(tokens: Sequence[int] | None, vocabulary: int) -> tuple[int, ...]:
+    if tokens is None:
+        return tuple(int(id) for id in np.random.default_rng(0).integers(0, vocabulary, _LIVE_TOKENS))
+    if not tokens:
+        raise InputError("verify.no_tokens")
+    for id in tokens:
+        if not 0 <= id < vocabulary:
+            raise InputError("verify.token_range", found=id, last=vocabulary - 1)
+    return tuple(tokens)
+
+
+def _known(scenarios: Sequence[str] | None) -> tuple[str, ...] | None:
+    for name in scenarios or ():
+        if name not in NAMES:
+            raise InputError("verify.unknown_scenario", found=name, known=", ".join(NAMES))
+    return None if scenarios is None else tuple(scenarios)
+
+
+def _window_warnings(live: Live) -> tuple[Message, ...]:
+    """Return a warning where the config sets a window that no layer has."""
+    window = getattr(live.config, "sliding_window", None)
+    if window is None or "sliding_attention" in live.config.layer_types:
+        return ()
+    return (message("verify.window_unused", window=window),)

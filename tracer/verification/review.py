@@ -1,0 +1,115 @@
+"""What failed, told as a reviewer would: what is wrong, where, what was measured and expected, what to change.
+
+Must not know: how a verification is made.
+"""
+
+from tracer.records import Check, Site
+from tracer.texts import DEFAULT_LANGUAGE, message
+from tracer.verification.catalogue import CONSEQUENCES
+from tracer.verification.records import Outcome, Verification
+from tracer.verification.verdict import advice
+
+_MOST = 6
+_LONGEST = 160
+
+
+def review(found: Verification, language: str = DEFAULT_LANGUAGE) -> str:
+    """Return the text of a failed verification, the likeliest cause first; "" where nothing failed."""
+    causes = _causes(found.failures)
+    if not causes:
+        return ""
+
+    def say(name: str, **values: object) -> str:
+        return message(f"verify.{name}", **values).text(language)
+
+    checks = {outcome.check.id for outcome in found.outcomes}
+    failed = {outcome.check.id for outcome in found.failures}
+    parts = [say("review_title", subject=found.subject, failed=len(failed), checks=len(checks))]
+    if len(causes) > 1:
+        parts.append(say("review_order"))
+    for number, (outcome, also) in enumerate(causes[:_MOST], 1):
+        parts.append(_one(number, outcome, also, found, language))
+    told = {outcome.check.id for outcome, _ in causes[:_MOST]} | {id for _, also in causes[:_MOST] for id in also}
+    rest = [id for id in dict.fromkeys(outcome.check.id for outcome in found.failures) if id not in told]
+    if rest:
+        parts.append(say("review_more", ids=", ".join(rest)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _causes(failures: tuple[Outcome, ...]) -> list[tuple[Outcome, list[str]]]:
+    """Return the failures that are told in full, each with the ids of those that point at the same place.
+
+    What usually follows from other failures is told in full only where nothing else failed.
+    """
+    first: dict[str, Outcome] = {}
+    for outcome in failures:
+        first.setdefault(outcome.check.id, outcome)
+    roots = [outcome for id, outcome in first.items() if id not in CONSEQUENCES] or list(first.values())
+    causes: dict[object, tuple[Outcome, list[str]]] = {}
+    for outcome in roots:
+        site = outcome.check.site
+        key = (site.path, site.span) if site is not None else outcome.check.id
+        if key in causes:
+            causes[key][1].append(outcome.check.id)
+        else:
+            causes[key] = (outcome, [])
+    return list(causes.values())
+
+
+def where(outcome: Outcome, found: Verification, language: str) -> str:
+    """Return in which scenario, layers and heads an outcome was seen."""
+    layers = sorted({layer for layer, _ in outcome.failed} or {outcome.layer})
+    heads = sorted({head for _, head in outcome.failed if head is not None})
+    every = len(layers) == len(found.layers) and len(layers) > 1
+    told = message(
+        "verify.where_all" if every else "verify.where_layers",
+        layers=spans(layers),
+        scenario=message(f"verify.scenario_{outcome.scenario}"),
+    ).text(language)
+    if heads and len(heads) < len(found.heads):
+        told += message("verify.where_heads", heads=spans(heads)).text(language)
+    return told
+
+
+def spans(numbers: list[int]) -> str:
+    """Return numbers as a list in which runs are joined: 0–3, 7."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+
+
+def _one(number: int, outcome: Outcome, also: list[str], found: Verification, language: str) -> str:
+    def say(name: str, **values: object) -> str:
+        return message(f"verify.{name}", **values).text(language)
+
+    check = outcome.check
+    lines = [f"{number}. {say('not_so', claim=check.claim)}  [{check.id}]"]
+    if check.site is not None:
+        lines += [f"   {check.site.place} · {check.site.scope}", f"       {_code(check.site)}"]
+    lines += [f"   {say(f'row_{name}')} {text}" for name, text in _rows(check, language)]
+    lines.append(f"   {say('row_seen')} {where(outcome, found, language)}")
+    lines.append(f"   {say('row_change')} {advice(check.id).text(language)}")
+    if also:
+        lines.append(f"   {say('row_also')} {', '.join(also)}")
+    return "\n".join(lines)
+
+
+def _rows(check: Check, language: str) -> list[tuple[str, str]]:
+    expected = check.expected.text(language)
+    if check.tolerance not in (message("verify.exact"), message("verify.none"), message("checks.exact")):
+        expected += f" ({check.tolerance.text(language)})"
+    return [
+        ("measured", check.measured.text(language)),
+        ("expected", expected),
+        ("because", check.reason.text(language)),
+    ]
+
+
+def _code(site: Site) -> str:
+    """Return the code of a place on one line, cut where it is long."""
+    code = " ".join(site.code.split())
+    return code if len(code) <= _LONGEST else f"{code[:_LONGEST]} …"
