@@ -64,7 +64,7 @@ def lesson(*, query: int = 0, **options: Any) -> Lesson:
         name=NAME,
         before=said("attention_before"),
         sections=lambda say: _sections(say, solution, step),
-        figures=lambda: _figures(solution),
+        figures=lambda _: _figures(solution),
         after=_after(solution, step),
         question=said("attention_question" if solution.problem.origin == LESSON else "attention_question_own"),
         next=going_on(

@@ -25,12 +25,13 @@ class Next:
 
 @dataclass(frozen=True, eq=False)
 class Lesson:
-    """A lab's answer. ``sections`` words its numbers for a page, ``figures`` gives the same numbers unrounded."""
+    """A lab's answer. ``sections`` words its numbers for a page, ``figures`` gives the same numbers
+    unrounded, any sentence among them in the language it is given."""
 
     name: str
     before: Message
     sections: Callable[[Words], Sequence[Section]]
-    figures: Callable[[], Mapping[str, Any]]
+    figures: Callable[[str], Mapping[str, Any]]
     after: tuple[Message, ...]
     question: Message
     next: tuple[Next, ...]
@@ -56,7 +57,7 @@ class Lesson:
             "format": FORMAT,
             "lab": self.name,
             "language": language,
-            **self.figures(),
+            **self.figures(language),
             "before": self.before.text(language),
             "after": [each.text(language) for each in self.after],
             "question": self.question.text(language),

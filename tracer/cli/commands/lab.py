@@ -7,6 +7,7 @@ that must run something.
 import importlib
 import math
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracer.cli import common, options, streams
+from tracer.cli import common, options, streams, words
 from tracer.cli.command import About, Command, Example, Group, Option, language_of
-from tracer.cli.values import Text, Whole
+from tracer.cli.values import Device, File, Place, Text, Whole
 from tracer.cli.wrap import wrap
 from tracer.errors import InputError
 from tracer.texts import Message, message
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tracer.labs.lesson import Lesson
     from tracer.render.terminal.screen import Screen
 
+_SIZE = re.compile(r"0*[1-9][0-9]{0,14}")
 WHAT = "cli.heading_what"
 OUTPUT = "cli.heading_output"
 
@@ -48,6 +50,25 @@ class Real(click.ParamType[float]):
             option = max(param.opts, key=len) if param is not None else ""
             raise InputError("labs.not_a_number", option=option, lowest=lowest, highest=highest, found=str(value))
         return number
+
+
+class Sizes(click.ParamType[tuple[int, ...]]):
+    """Whole numbers from 1, separated by commas."""
+
+    name = "sizes"
+
+    def __init__(self, example: str) -> None:
+        self._example = example
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Return the numbers; raises InputError."""
+        if isinstance(value, tuple):
+            return value
+        parts = [part.strip() for part in str(value).split(",")]
+        if not all(_SIZE.fullmatch(part) for part in parts):
+            option = max(param.opts, key=len) if param is not None else ""
+            raise InputError("labs.not_sizes", option=option, example=self._example, found=str(value))
+        return tuple(int(part) for part in parts)
 
 
 def _text(name: str) -> Message:
@@ -185,10 +206,146 @@ ATTENTION = Command(
     ],
 )
 
+SOFTMAX = Command(
+    "softmax",
+    about=About(
+        line=_text("cli_softmax"),
+        more=_text("cli_softmax_more"),
+        examples=(
+            Example("trace lab softmax", _text("example_softmax")),
+            Example('trace lab softmax --scores "[1000, 999]"', _text("example_softmax_own")),
+        ),
+    ),
+    callback=_lab("softmax"),
+    params=[
+        _option("--scores", Text(), "JSON|FILE", "opt_softmax_scores"),
+        *_output_options(),
+        *common.options(),
+    ],
+)
+
+SCALE = Command(
+    "scale",
+    about=About(
+        line=_text("cli_scale"),
+        more=_text("cli_scale_more"),
+        examples=(
+            Example("trace lab scale", _text("example_scale")),
+            Example("trace lab scale --run --layer 1", _text("example_scale_run")),
+            Example("trace lab scale --trace head.safetensors --head 2", _text("example_scale_trace")),
+        ),
+    ),
+    callback=_lab("scale_page"),
+    params=[
+        _option("--dims", Sizes("16,64,256"), "D,D,...", "opt_dims", default=(1, 4, 16, 64, 128, 256, 1024)),
+        _option("--samples", Whole(1), "N", "opt_samples", default=10_000),
+        _option("--trace", File(), "FILE", "opt_trace"),
+        Option("--run", is_flag=True, heading=WHAT, text=_text("opt_run")),
+        _option("--head", Whole(), "N", "opt_head"),
+        _option("--layer", Whole(), "N", "opt_layer", heading="cli.heading_model"),
+        _option("--checkpoint", Place(), "DIR|HUB_ID", "opt_checkpoint", heading="cli.heading_model"),
+        _option("--revision", Text(), "R", "opt_revision", heading="cli.heading_model"),
+        _option("--prompt", Text(), "TEXT", "opt_prompt", heading="cli.heading_model"),
+        _seed(default=0),
+        *_output_options(),
+        *common.options(),
+    ],
+)
+
+MASK = Command(
+    "mask",
+    about=About(
+        line=_text("cli_mask"),
+        more=_text("cli_mask_more"),
+        examples=(
+            Example("trace lab mask", _text("example_mask_lab")),
+            Example("trace lab mask --queries 5 --keys 2", _text("example_mask_empty")),
+        ),
+    ),
+    callback=_lab("mask"),
+    params=[
+        _option("--keys", Whole(1), "N", "opt_keys", default=5),
+        _option("--queries", Whole(1), "N", "opt_queries"),
+        _option("--window", Whole(1), "N", "opt_window"),
+        _seed(default=0),
+        *_output_options(),
+        *common.options(),
+    ],
+)
+
+AXES = Command(
+    "axes",
+    about=About(
+        line=_text("cli_axes"),
+        more=_text("cli_axes_more"),
+        examples=(Example("trace lab axes", _text("example_axes")),),
+    ),
+    callback=_lab("axes"),
+    params=[
+        _option("--tq", Whole(1), "N", "opt_tq", default=2),
+        _option("--tk", Whole(1), "N", "opt_tk", default=3),
+        _option("--d", Whole(1), "N", "opt_d", default=4),
+        _option("--dv", Whole(1), "N", "opt_dv", default=5),
+        _seed(default=0),
+        *_output_options(),
+        *common.options(),
+    ],
+)
+
+FLASH = Command(
+    "flash",
+    about=About(
+        line=_text("cli_flash"),
+        more=_text("cli_flash_more"),
+        examples=(
+            Example("trace lab flash", _text("example_flash")),
+            Example("trace lab flash --tile 5 --query 4", _text("example_flash_tile")),
+        ),
+    ),
+    callback=_lab("flash"),
+    params=[
+        _option("--tile", Whole(1), "N", "opt_tile", default=4),
+        _option("--keys", Whole(1), "N", "opt_flash_keys", default=12),
+        _option("--query", Whole(), "I", "opt_flash_query"),
+        Option("--all-keys", is_flag=True, heading=WHAT, text=_text("opt_all_keys")),
+        Option("--backward", is_flag=True, heading=WHAT, text=_text("opt_backward")),
+        _seed(default=0),
+        *_output_options(),
+        *common.options(),
+    ],
+)
+
+GPU = Command(
+    "gpu",
+    about=About(
+        line=_text("cli_gpu"),
+        more=_text("cli_gpu_more"),
+        examples=(
+            Example("trace lab gpu", _text("example_gpu")),
+            Example("trace lab gpu --device cpu --lengths 64,128,256", _text("example_gpu_lengths")),
+        ),
+    ),
+    callback=_lab("gpu"),
+    params=[
+        _option("--lengths", Sizes("1024,2048,4096"), "T,T,...", "opt_lengths"),
+        _option("--device", Device(words.DEVICES), "NAME", "opt_device", default="auto"),
+        _seed(default=0),
+        *_output_options(),
+        *common.options(),
+    ],
+)
+
 COMMAND = Group(
     "lab",
-    about=About(line=_text("cli_lab"), more=_text("cli_lab_more")),
+    about=About(
+        line=_text("cli_lab"),
+        more=_text("cli_lab_more"),
+        examples=(
+            Example("trace lab attention", _text("example_attention")),
+            Example("trace lab attention --quiz --seed 7", _text("example_quiz")),
+        ),
+    ),
     without_command=common.short_help,
-    commands=(ATTENTION,),
+    commands=(ATTENTION, SOFTMAX, SCALE, MASK, AXES, FLASH, GPU),
     params=common.options(),
 )
