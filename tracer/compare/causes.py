@@ -3,16 +3,18 @@
 Nothing is called a cause without evidence from these very runs. Must not know: how they were made.
 """
 
+from collections.abc import Mapping
+
 from tracer.compare.records import Comparison, Finding, Written
-from tracer.records import LayerTrace, Site
+from tracer.records import LayerTrace
 from tracer.texts import message
 
 RESIDUAL = "nanovllm.residual"
-# What nano-vllm leaves out → the steps that it shows at.
-_LEFT_OUT = {
-    "nanovllm.rope_scaling": ("cos",),
-    "nanovllm.window": (),
-    "nanovllm.unread": ("q_norm", "k_norm"),
+# What nano-vllm leaves out → the steps whose places show it, and the steps at which it is the first to be seen.
+_LEFT_OUT: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "nanovllm.rope_scaling": (("cos",), ("cos", "sin")),
+    "nanovllm.window": (("output",), ("lse", "output")),
+    "nanovllm.unread": (("q_norm", "k_norm", "o_proj"), ("q_rope", "k_rope", "q", "k", "o_proj")),
 }
 
 
@@ -62,9 +64,9 @@ def _left_out(found: Comparison, trace: LayerTrace) -> list[Finding]:
     for warning in trace.warnings:
         if warning.id not in _LEFT_OUT:
             continue
-        sites: list[Site] = [trace.kernel.site] if warning.id == "nanovllm.window" else []
-        for name in _LEFT_OUT[warning.id]:
-            pair = names.get(name)
-            sites += [site for site in (pair.a, pair.b) if site is not None] if pair is not None else []
-        result.append(Finding(warning.id.partition(".")[2], warning, tuple(sites)))
+        places, symptoms = _LEFT_OUT[warning.id]
+        pairs = [names[name] for name in places if name in names]
+        sites = tuple(site for pair in pairs for site in (pair.a, pair.b) if site is not None)
+        seen = found.first is not None and found.first.name in symptoms
+        result.append(Finding(warning.id.partition(".")[2], warning, sites, {"first_difference": int(seen)}))
     return result

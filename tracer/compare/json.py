@@ -33,6 +33,7 @@ def to_json(found: Comparison, language: str) -> dict[str, Any]:
         "yardstick": jsonable.sentence(found.yardstick, language),
         "first": None if first is None else {"layer": first.layer, "step": first.name},
         "steps": [_pair(pair) for pair in found.steps],
+        "inside": [_pair(pair) for pair in found.inside],
         "before": [_pair(pair) for pair in found.before],
         "findings": [_finding(finding, language) for finding in found.findings],
         "diff": None if found.diff is None else json_diff.to_json(found.diff),

@@ -30,7 +30,7 @@ class _Say:
 
     def step(self, pair: Pair, comparison: Comparison) -> str:
         """Return the name of a step: a tensor's own, or what a layer hands on in words."""
-        return pair.name if pair in comparison.steps else self(f"step_{pair.name}")
+        return self(f"step_{pair.name}") if pair in comparison.before else pair.name
 
 
 def compare_page(found: Comparison, language: str) -> Page:
@@ -42,6 +42,7 @@ def compare_page(found: Comparison, language: str) -> Page:
         _ran(say, found),
         _outcome(say, found),
         *_why(say, found),
+        _inside(say, found),
         _steps(say, found),
         _before(say, found),
         _places(say, found),
@@ -155,6 +156,13 @@ def _finding(say: _Say, finding: Finding) -> list[Block]:
 def _steps(say: _Say, found: Comparison) -> Section:
     heading = say("steps_heading", layer=found.a.trace.request.layer)
     return Section("steps", "", line(heading), (_table(say, found, found.steps, layers=False),))
+
+
+def _inside(say: _Say, found: Comparison) -> Section | None:
+    if not found.inside:
+        return None
+    heading = say("steps_heading", layer=found.inside[0].layer)
+    return Section("inside", "", line(heading), (_table(say, found, found.inside, layers=False),))
 
 
 def _before(say: _Say, found: Comparison) -> Section | None:

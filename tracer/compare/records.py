@@ -108,8 +108,8 @@ class Comparison:
     """Two runs of one checkpoint and prompt, step by step.
 
     ``steps`` are those of the asked layer's attention, ``before`` what layers hand on around it, in the order they run
-    (empty where both enter the asked layer alike, or that cannot be watched). ``unit`` is the dtype whose spacing
-    distances are told in.
+    (empty where both enter the asked layer alike, or that cannot be watched), ``inside`` the steps of an earlier
+    layer's attention, where that is the first to differ. ``unit`` is the dtype whose spacing distances are told in.
     """
 
     a: Side
@@ -119,14 +119,19 @@ class Comparison:
     before: tuple[Pair, ...]
     findings: tuple[Finding, ...]
     yardstick: Message
+    inside: tuple[Pair, ...] = ()
     diff: Diff | None = None
 
     @property
     def sequence(self) -> tuple[Pair, ...]:
-        """Every step in the order the model runs: the attention's own between what comes before and after it."""
-        layer = self.steps[0].layer if self.steps else 0
-        earlier = [p for p in self.before if p.layer < layer or (p.layer == layer and p.name in BEFORE_ATTENTION)]
-        return (*earlier, *self.steps, *self.before[len(earlier) :])
+        """Every step in the order the model runs: an attention's own between what comes before and after it."""
+        found: list[Pair] = []
+        for layer in sorted({pair.layer for pair in (*self.before, *self.inside, *self.steps)}):
+            around = [pair for pair in self.before if pair.layer == layer]
+            found += [pair for pair in around if pair.name in BEFORE_ATTENTION]
+            found += [pair for pair in (*self.inside, *self.steps) if pair.layer == layer]
+            found += [pair for pair in around if pair.name not in BEFORE_ATTENTION]
+        return tuple(found)
 
     @property
     def first(self) -> Pair | None:

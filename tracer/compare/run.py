@@ -107,7 +107,22 @@ def _one(asked: Asked, left: tuple[_Run, LayerTrace], right: tuple[_Run, LayerTr
         yardstick=_told(scales),
         diff=diff(a, b) if left[0].engine.partition("@")[0] == right[0].engine.partition("@")[0] else None,
     )
+    first = found.first
+    if first is not None and first.name == "attention" and first.layer != asked.layer:
+        found = replace(found, inside=_inside(asked, left[0], right[0], scales, first.layer))
     return replace(found, findings=causes.findings(found, written))
+
+
+def _inside(asked: Asked, left: _Run, right: _Run, scales: _Yardstick, layer: int) -> tuple[Pair, ...]:
+    """Return the steps of an earlier layer's attention, which is where two sides part."""
+    there = replace(asked, layer=layer)
+    dtype = _LONG[scales.own.request.dtype.value]
+    a, b = (align.values(_trace(there, run, dtype)) for run in (left, right))
+    own = a if left.plain else b
+    kernel = "auto" if scales.other.request.kernel.value in _FLASH else scales.other.request.kernel.value
+    run = _Run(TRANSFORMERS, TRANSFORMERS, kernel)
+    other = align.values(_trace(there, run, _LONG[scales.other.request.dtype.value]))
+    return judge.pairs(a, b, other, own, scales.unit)
 
 
 def _worth_a_walk(steps: tuple[Pair, ...], a: LayerTrace, b: LayerTrace) -> bool:
