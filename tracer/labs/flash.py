@@ -1,7 +1,7 @@
 """``trace lab flash``: softmax tile by tile, as a flash kernel does it, equal to the softmax of the whole row.
 
     m' = max(m, max S_tile)      c = exp(m − m')
-    ℓ' = c·ℓ + Σ exp(S_tile − m')      acc' = c·acc + exp(S_tile − m')·V_tile      O = acc / ℓ      lse = m + ln ℓ
+    Z' = c·Z + Σ exp(S_tile − m')      acc' = c·acc + exp(S_tile − m')·V_tile      O = acc / Z      lse = m + ln Z
 
 The recurrence is that of Milakov and Gimelshein (2018) as FlashAttention (Dao et al., 2022) uses it. Must not know:
 terminals.
@@ -181,7 +181,7 @@ def _rules(say: Words) -> Section:
     rows = (
         (formula("m' = max(m, max S)"), line(say("flash_rule_max"))),
         (formula("c = exp(m − m')"), line(say("flash_rule_factor"))),
-        (formula("ℓ' = c·ℓ + Σ exp(S − m')"), line(say("flash_rule_total"))),
+        (formula("Z' = c·Z + Σ exp(S − m')"), line(say("flash_rule_total"))),
         (formula("acc' = c·acc + Σ exp(S − m')·v"), line(say("flash_rule_acc"))),
     )
     return Section("flash_rules", "1", line(say("flash_rules_heading")), (Facts(rows),))
@@ -212,7 +212,7 @@ def _tiles(say: Words, place: int, followed: Online, tile: int) -> Section:
         Column(say("column_keys")),
         Column("m'", numeric=True),
         Column("c", numeric=True),
-        Column("ℓ'", numeric=True),
+        Column("Z'", numeric=True),
         Column("acc'"),
     )
     blocks: list[Block] = [Prose(line(say("flash_tiles", query=place, tile=tile))), Table(columns, tuple(rows))]

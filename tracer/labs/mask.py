@@ -59,7 +59,7 @@ class Masked:
 
 def masked(queries: int, keys: int, window: int | None, seed: int) -> Masked:
     """Return a random head of that size under a causal mask (and window), and its variants; raises InputError."""
-    for name, size in (("--queries", queries), ("--keys", keys)):
+    for name, size in (("--keys", keys), ("--queries", queries)):
         if not 1 <= size <= MOST:
             raise InputError("labs.size", option=name, lowest=1, highest=MOST, found=size)
     random = np.random.default_rng(seed)

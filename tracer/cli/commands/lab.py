@@ -5,9 +5,7 @@ that must run something.
 """
 
 import importlib
-import math
 import os
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,58 +15,17 @@ import click
 
 from tracer.cli import common, options, streams, words
 from tracer.cli.command import About, Command, Example, Group, Option, language_of
+from tracer.cli.conversation import Conversation
+from tracer.cli.ranges import Real, Sizes
 from tracer.cli.values import Device, File, Place, Text, Whole
-from tracer.cli.wrap import wrap
-from tracer.errors import InputError
 from tracer.texts import Message, message
 
 if TYPE_CHECKING:
     from tracer.labs.lesson import Lesson
     from tracer.render.terminal.screen import Screen
 
-_SIZE = re.compile(r"0*[1-9][0-9]{0,14}")
 WHAT = "cli.heading_what"
 OUTPUT = "cli.heading_output"
-
-
-class Real(click.ParamType[float]):
-    """A finite number between two bounds."""
-
-    name = "number"
-
-    def __init__(self, lowest: float, highest: float) -> None:
-        self._bounds = (lowest, highest)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number; raises InputError."""
-        lowest, highest = self._bounds
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not lowest <= number <= highest:  # also NaN
-            option = max(param.opts, key=len) if param is not None else ""
-            raise InputError("labs.not_a_number", option=option, lowest=lowest, highest=highest, found=str(value))
-        return number
-
-
-class Sizes(click.ParamType[tuple[int, ...]]):
-    """Whole numbers from 1, separated by commas."""
-
-    name = "sizes"
-
-    def __init__(self, example: str) -> None:
-        self._example = example
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Return the numbers; raises InputError."""
-        if isinstance(value, tuple):
-            return value
-        parts = [part.strip() for part in str(value).split(",")]
-        if not all(_SIZE.fullmatch(part) for part in parts):
-            option = max(param.opts, key=len) if param is not None else ""
-            raise InputError("labs.not_sizes", option=option, example=self._example, found=str(value))
-        return tuple(int(part) for part in parts)
 
 
 def _text(name: str) -> Message:
@@ -134,44 +91,10 @@ def _attention(ctx: click.Context, /, quiz: bool, **values: Any) -> int:
     language = language_of(ctx)
     solution = attention.solved(**values)
     quizzing.check(solution, values["query"])
-    score = quizzing.run(solution, values["query"], language, _Conversation(quiet=format == "json"))
+    score = quizzing.run(solution, values["query"], language, Conversation(quiet=format == "json"))
     if format == "json":
         answers.deliver(json_text.dumps(score.json(language)).encode("utf-8"), output, language)
     return 0
-
-
-class _Conversation:
-    """Questions on standard output (standard error where that is kept for JSON), answers from standard input."""
-
-    def __init__(self, quiet: bool) -> None:
-        self._write: Callable[[str], None] = _to_stderr if quiet else streams.answer
-        self._echo = sys.stdin is None or not sys.stdin.isatty()
-
-    def tell(self, text: str) -> None:
-        """Say ``text`` in lines of the terminal's width."""
-        from tracer.page.visible import visible
-
-        wide = max(min(streams.width(), 100) - 1, 20)
-        lines = [piece for part in text.split("\n") for piece in wrap(visible(part), wide)]
-        self._write("".join(f"{line}\n" for line in lines) + "\n")
-
-    def ask(self, prompt: str) -> str | None:
-        """Return the next line of standard input, None at its end."""
-        self._write(prompt)
-        data = b"" if sys.stdin is None else sys.stdin.buffer.readline(1 << 16)
-        if not data:
-            self._write("\n")
-            return None
-        answer = data.decode("utf-8", errors="replace").rstrip("\r\n")
-        if self._echo:  # nobody typed it, so nobody has seen it
-            from tracer.page.visible import visible
-
-            self._write(f"{visible(answer[:200])}\n")
-        return answer
-
-
-def _to_stderr(text: str) -> None:
-    streams.say(text.removesuffix("\n"))
 
 
 # ------------------------------------------------------------------------------------------------ the labs
