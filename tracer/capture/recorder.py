@@ -6,7 +6,7 @@ mean.
 """
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -33,10 +33,14 @@ class Sightings:
 
 
 class Recorder(Sightings):
-    """Collects what probes see. Belongs to the thread that made it."""
+    """Collects what probes see. Belongs to the thread that made it.
 
-    def __init__(self) -> None:
+    ``keep`` (anchor, value) says what of a value is kept: by default all of it. That something was seen is always kept.
+    """
+
+    def __init__(self, keep: Callable[[str, Any], Any] | None = None) -> None:
         super().__init__()
+        self._keep = keep
         self._thread = threading.get_ident()
         self._window: str | None = None
 
@@ -65,9 +69,13 @@ class Recorder(Sightings):
     def note(self, anchors: tuple[str, ...], value: Any) -> None:
         """Keep ``value`` for each of ``anchors`` if a window is open here."""
         window = self.window
-        if window is not None:
-            kept = _copied(value)
-            self.seen.extend(Seen(anchor, window, kept) for anchor in anchors)
+        if window is None:
+            return
+        if self._keep is not None:
+            self.seen.extend(Seen(anchor, window, _copied(self._keep(anchor, value))) for anchor in anchors)
+            return
+        kept = _copied(value)
+        self.seen.extend(Seen(anchor, window, kept) for anchor in anchors)
 
     def drain(self) -> list[Seen]:
         """Return what was seen since the last time, and keep it no longer."""

@@ -9,12 +9,14 @@ from tracer.checks.outcome import judged, outcome, say, untested
 from tracer.checks.subject import Subject
 from tracer.maths.criterion import difference
 from tracer.records import Check
+from tracer.texts import Message
 
 
 def output(subject: Subject) -> Check:
     """Return ``kernel.output``: flash-attention's criterion, max|kernel − ref| ≤ 2 · max|eager − ref| + 3e-5."""
     result, site = subject.numerics, subject.trace.kernel.site
-    kernel, expected = result.kernel, say("kernel_output_expected")
+    single = subject.head.computed.number == "float32"
+    kernel, expected = result.kernel, say("kernel_output_expected_single" if single else "kernel_output_expected")
     if subject.eager is None or (kernel.compared == 0 and kernel.mismatched == 0):
         reason = say("kernel_output_no_eager") if subject.eager is None else say("undefined_rows")
         return untested("kernel.output", expected=expected, reason=reason, site=site)
@@ -27,7 +29,7 @@ def output(subject: Subject) -> Check:
         tolerance = say("kernel_output_tolerance_spacing", value=result.tolerance)
     else:
         tolerance = say("kernel_output_tolerance", eager=result.eager_error, value=result.tolerance)
-    reason = say("kernel_output_why")
+    reason = _why(subject, result.eager_rows)
     if result.eager_overflow:
         reason = say("kernel_output_overflow", rows=result.eager_overflow)
     elif kernel.undefined:
@@ -51,6 +53,17 @@ def output(subject: Subject) -> Check:
             "empty_rows": len(subject.head.empty_rows),
         },
     )
+
+
+def _why(subject: Subject, eager_rows: int | None) -> Message:
+    """Return why that tolerance, and of a long prompt what was computed for some rows only."""
+    computed = subject.head.computed
+    if eager_rows is None:
+        return say("kernel_output_why")
+    if computed.number == "float64":
+        return say("kernel_output_sampled", rows=eager_rows)
+    figures = {"checked": computed.rows, "output": computed.output, "lse": computed.lse}
+    return say("kernel_output_single", rows=eager_rows, **figures)
 
 
 def lse(subject: Subject) -> Check:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tracer.arrays import Array, Floats
 from tracer.maths.attention import Head, rescaled
-from tracer.maths.criterion import Numerics, difference, lse_tolerance, numerics
+from tracer.maths.criterion import Numerics, difference, eager_rows, lse_tolerance, numerics
 from tracer.maths.scale import LSE_NOISE, ScaleFit, fit_lse, fit_output
 from tracer.records import LayerTrace
 
@@ -78,7 +78,8 @@ class Subject:
     def numerics(self) -> Numerics:
         """flash-attention's criterion for this head's output."""
         eager = None if self.eager is None else self.eager[self.rows]
-        return numerics(self.output[self.rows], eager, self.head.output[self.rows], self.dtype)
+        known = np.isin(self.rows, eager_rows(self.output))
+        return numerics(self.output[self.rows], eager, self.head.output[self.rows], self.dtype, known=known)
 
     @cached_property
     def lse_tolerance(self) -> float:

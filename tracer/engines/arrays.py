@@ -36,14 +36,15 @@ def torch_dtype(name: str) -> Any:
     return getattr(torch, next(long for long, short in _NAMES.items() if short == name).removeprefix("torch."))
 
 
-def to_array(tensor: Any) -> Array:
-    """Return the tensor's bits as an Array of the same shape, copied to the CPU."""
+def to_array(tensor: Any, *, owned: bool = False) -> Array:
+    """Return the tensor's bits as an Array of the same shape, on the CPU: a copy, unless the tensor is ``owned`` by
+    the caller, who will not write into it again."""
     import torch
 
     name = dtype_name(tensor.dtype)
     tensor = tensor.detach().cpu().contiguous()
     bits = tensor.view(torch.uint16).numpy() if name == "BF16" else tensor.numpy()
-    return Array(name, np.array(bits, copy=True))
+    return Array(name, bits if owned else np.array(bits, copy=True))
 
 
 def to_tensor(array: Array) -> Any:

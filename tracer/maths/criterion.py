@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracer.arrays import SPACING, Floats
+from tracer.maths.visibility import Bools, Ints
 
 # flash-attention's tests allow twice the error that plain matrix products make in the same dtype, and this much more
 # (Dao-AILab/flash-attention, tests/test_flash_attn.py).
@@ -16,6 +17,33 @@ FACTOR = 2.0
 SLACK = 3e-5
 # The largest error of a logsumexp that held in trials, for scores of ordinary size.
 LSE_WITHIN = {"F64": 5e-6, "F32": 5e-6, "F16": 1e-4, "BF16": 1e-4}
+
+
+# Plain products cost many times what a flash kernel does. Of a prompt longer than this only some rows are computed.
+EAGER_WHOLE = 8192
+_EAGER_ROWS = (256, 256, 512)  # the first, those with the largest numbers, and evenly spaced ones
+
+
+def eager_rows(output: Floats) -> Ints:
+    """Return the rows that plain products are computed for, given the kernel's ``output`` [T, D]: all, or of a long
+    prompt the first ones, those with the largest numbers (rounding is coarsest there) and evenly spaced ones.
+
+    Their largest error is at most that of all rows, so the criterion only becomes stricter.
+    """
+    count = len(output)
+    if count <= EAGER_WHOLE:
+        return np.arange(count)
+    first, largest, spread = _EAGER_ROWS
+    size = np.nan_to_num(np.abs(output).max(axis=1), nan=0.0)
+    return np.unique(
+        np.concatenate(
+            [
+                np.arange(first),
+                np.argsort(-size, kind="stable")[:largest],
+                np.linspace(0, count - 1, spread).astype(np.int64),
+            ]
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -67,6 +95,7 @@ class Numerics:
     eager_error: float | None
     eager_overflow: int  # rows left out of eager_error because eager is not finite there
     tolerance: float
+    eager_rows: int | None = None  # how many rows eager_error is over, where not over all
 
     @property
     def ok(self) -> bool:
@@ -74,25 +103,30 @@ class Numerics:
         return self.kernel.within(self.tolerance)
 
 
-def numerics(kernel: Floats, eager: Floats | None, reference: Floats, dtype: str) -> Numerics:
+def numerics(
+    kernel: Floats, eager: Floats | None, reference: Floats, dtype: str, *, known: Bools | None = None
+) -> Numerics:
     """Return flash-attention's criterion for outputs [rows, D]: max|kernel − ref| ≤ 2 · max|eager − ref| + 3e-5.
 
     ``reference`` is float64 from the same q, k, v; ``eager`` plain matrix products in the kernel's own ``dtype``. Rows
     where eager is not finite while the reference is (scores beyond float16) say nothing about the kernel: they are
     counted, and left out of eager's error. Without any other row the allowance is the dtype's spacing at the largest
-    value of the reference, in place of eager's error; so too where there is no ``eager``.
+    value of the reference, in place of eager's error; so too where there is no ``eager``. ``known`` [rows] are the rows
+    that ``eager`` was computed for (see eager_rows); by default all.
     """
     defined = np.isfinite(reference).all(axis=1)
-    usable, error = defined, None
+    wanted = defined if known is None else defined & known
+    usable, error = wanted, None
     if eager is not None:
-        usable = defined & np.isfinite(eager).all(axis=1)
+        usable = wanted & np.isfinite(eager).all(axis=1)
         error = float(np.abs(eager[usable] - reference[usable]).max(initial=0.0)) if usable.any() else None
     allowance = SPACING[dtype] * float(np.abs(reference[defined]).max(initial=0.0)) if error is None else error
     return Numerics(
         kernel=difference(kernel, reference),
         eager_error=error,
-        eager_overflow=int((defined & ~usable).sum()),
+        eager_overflow=int((wanted & ~usable).sum()),
         tolerance=FACTOR * allowance + SLACK,
+        eager_rows=None if known is None or known.all() else int(known.sum()),
     )
 
 

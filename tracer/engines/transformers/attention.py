@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tracer.arrays import Array
 from tracer.capture.recorder import Sightings
 from tracer.engines.arrays import dtype_name, to_array
 from tracer.engines.transformers.lending import KernelSeen
@@ -22,7 +23,10 @@ _SHOWN = 64
 
 @dataclass(frozen=True)
 class Attention:
-    """q [T, H, D], k, v [T, K, D], output [T, H, D], lse [H, T] or None, all torch; scale and causal as received."""
+    """q [T, H, D], k, v [T, K, D], output [T, H, D], lse [H, T] or None, all torch; scale and causal as received.
+
+    ``owned``: nothing else will write into these tensors, so records may share their memory.
+    """
 
     function: str
     q: Any
@@ -35,18 +39,23 @@ class Attention:
     arguments: Mapping[str, object]
     site: Site
     sites: Mapping[str, Site]
+    owned: bool = False
 
     def record(self, provider: str) -> KernelCall:
         """Return the call as a record without torch."""
-        lse = None if self.lse is None else to_array(self.lse)
-        return KernelCall(self.function, provider, self.arguments, self.site, to_array(self.output), lse)
+        lse = None if self.lse is None else to_array(self.lse, owned=self.owned)
+        output = to_array(self.output, owned=self.owned)
+        return KernelCall(self.function, provider, self.arguments, self.site, output, lse)
 
     def inputs(self) -> dict[str, Capture]:
         """Return q, k and v as captures."""
         return {
-            name: Capture(name, letter, ("T", heads, "D"), to_array(getattr(self, name)), self.sites[name], letter)
+            name: Capture(name, letter, ("T", heads, "D"), self._array(name), self.sites[name], letter)
             for name, (letter, heads) in _LETTERS.items()
         }
+
+    def _array(self, name: str) -> Array:
+        return to_array(getattr(self, name), owned=self.owned)
 
 
 def from_kernel(table: Table, calls: Sequence[KernelSeen]) -> Attention:
@@ -67,6 +76,7 @@ def from_kernel(table: Table, calls: Sequence[KernelSeen]) -> Attention:
         arguments={name: plain(value) for name, value in given.items()},
         site=table.site("kernel.call"),
         sites={name: table.site(f"kernel.{name}") for name in _LETTERS},
+        owned=True,  # a watch copies
     )
 
 
@@ -97,6 +107,7 @@ def from_interface(table: Table, way: str, seen: Sightings) -> Attention:
         arguments=arguments,
         site=table.site("sdpa.call" if way == "sdpa" else "attention.interface"),
         sites={name: table.site(f"attention.interface.{name}") for name in _LETTERS},
+        owned=True,  # probes copy
     )
 
 

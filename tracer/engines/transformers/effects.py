@@ -3,12 +3,18 @@
 Must not know: probes, pages.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from tracer.arrays import Array
 from tracer.engines.arrays import to_array
+from tracer.engines.transformers.lending import KernelWatch
+from tracer.engines.transformers.steps import OneHead
+from tracer.maths.criterion import eager_rows
 from tracer.records import Effects
+
+_ROWS = 512
 
 
 @dataclass(frozen=True)
@@ -25,21 +31,51 @@ class Call:
         return self.module(hidden_states=hidden, **self.arguments)[0]
 
 
-def observe(call: Call, q: Any, k: Any, v: Any, scale: float, window: int | None, heads: tuple[int, ...]) -> Effects:
-    """Return what re-running shows; q, k, v [T, heads, D] are what the kernel was given, for the eager comparison."""
+@dataclass(frozen=True)
+class Alone:
+    """Run again for one head alone, as a long prompt is: the kernel is asked for that head and no other."""
+
+    watch: KernelWatch
+    one: OneHead
+
+    def same(self, q: Any, k: Any, v: Any, output: Any) -> bool:
+        """Return whether the latest such run gave the kernel the bits of ``q``, ``k``, ``v`` (all heads), and the
+        kernel that head's bits of ``output``."""
+        import torch
+
+        seen = self.watch.narrow
+        if seen is None:
+            return False
+        given = all(torch.equal(seen.arguments[name], x) for name, x in (("q", q), ("k", k), ("v", v)))
+        return given and torch.equal(seen.output, output[:, self.one.head])
+
+
+def observe(
+    call: Call,
+    q: Any,
+    k: Any,
+    v: Any,
+    scale: float,
+    window: int | None,
+    heads: tuple[int, ...],
+    *,
+    output: Any = None,
+    alone: Alone | None = None,
+) -> Effects:
+    """Return what re-running shows; q, k, v [T, heads, D] are what the kernel was given, for the eager comparison.
+
+    ``output`` [T, H, D] is what it gave: of a long prompt it says for which rows plain products are computed.
+    """
     import torch
 
     length = call.hidden.shape[1]
     with torch.no_grad():
-        untraced = call.again(call.hidden)
-        changed = tuple(_changed(call, untraced, t) for t in sorted({1, length // 2, length - 1}) if 0 < t < length)
-        eager = _eager(q, k, v, scale, window, heads)
-    return Effects(
-        untraced_same=torch.equal(untraced, call.output),
-        changed=changed,
-        eager=eager,
-        eager_heads=heads,
-    )
+        with alone.watch.only(alone.one.head, alone.one.kv_head) if alone else nullcontext():
+            untraced = call.again(call.hidden)
+            same = alone.same(q, k, v, output) if alone else torch.equal(untraced, call.output)
+            changed = tuple(_changed(call, untraced, t) for t in sorted({1, length // 2, length - 1}) if 0 < t < length)
+        eager = _eager(q, k, v, scale, window, heads, output)
+    return Effects(untraced_same=same, changed=changed, eager=eager, eager_heads=heads)
 
 
 def _changed(call: Call, untraced: Any, t: int) -> tuple[int, int | None, bool]:
@@ -51,20 +87,27 @@ def _changed(call: Call, untraced: Any, t: int) -> tuple[int, int | None, bool]:
     return t, (int(earlier[0]) if len(earlier) else None), bool(moved[t])
 
 
-def _eager(q: Any, k: Any, v: Any, scale: float, window: int | None, heads: tuple[int, ...]) -> Array:
-    """Return attention by plain matrix products in the tensors' own dtype, [T, heads, D], a block of rows at a time."""
+def _eager(q: Any, k: Any, v: Any, scale: float, window: int | None, heads: tuple[int, ...], output: Any) -> Array:
+    """Return attention by plain matrix products in the tensors' own dtype, [T, heads, D], a block of rows at a time.
+
+    Rows that nothing is compared for (see eager_rows) are zero.
+    """
     import torch
 
     group = q.shape[1] // k.shape[1]
     tq, tk = q.shape[0], k.shape[0]
-    keys = torch.arange(tk, device=q.device)
-    out = q.new_empty(tq, len(heads), v.shape[-1])
+    out = q.new_zeros(tq, len(heads), v.shape[-1])
     for place, head in enumerate(heads):
         key, value = k[:, head // group], v[:, head // group]
-        for start in range(0, tq, 512):
-            rows = torch.arange(start, min(start + 512, tq), device=q.device)[:, None] + (tk - tq)
-            hidden = keys > rows if window is None else (keys > rows) | (keys <= rows - window)
-            scores = (q[start : start + 512, head] @ key.T) * scale
+        known = (
+            torch.arange(tq) if output is None else torch.from_numpy(eager_rows(to_array(output[:, head]).float64()))
+        )
+        for part in torch.split(known.to(q.device), _ROWS):
+            places = part[:, None] + (tk - tq)
+            last = int(places[-1]) + 1
+            keys = torch.arange(last, device=q.device)
+            hidden = keys > places if window is None else (keys > places) | (keys <= places - window)
+            scores = (q[part, head] @ key[:last].T) * scale
             weights = torch.softmax(scores.masked_fill(hidden, -torch.inf), -1, dtype=torch.float32).to(q.dtype)
-            out[start : start + 512, place] = weights @ value
-    return to_array(out)
+            out[part, place] = weights @ value[:last]
+    return to_array(out, owned=True)

@@ -19,7 +19,7 @@ from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.engines.arrays import to_array, torch_dtype
 from tracer.engines.transformers import steps, streaming
 from tracer.engines.transformers.attention import from_interface, from_kernel
-from tracer.engines.transformers.effects import Call, observe
+from tracer.engines.transformers.effects import Alone, Call, observe
 from tracer.engines.transformers.lending import KernelSeen, KernelWatch, lent, quiet_cast
 from tracer.errors import Unsupported
 from tracer.kernels.choose import ChosenKernel
@@ -31,6 +31,8 @@ _UTILS = "transformers.modeling_flash_attention_utils"
 _WAYS = {"flash-attn": "flash", "cpu-flash": "flash", "sdpa": "sdpa", "eager": "eager"}
 _PACKAGES = ("tracer", "torch", "transformers", "numpy", "safetensors", "tokenizers")
 Progress = Callable[[int, int], None]
+# A prompt of more tokens than this is long: of the steps before the kernel only the asked head's part is kept.
+LONG = 8192
 
 
 @dataclass(frozen=True)
@@ -62,16 +64,25 @@ def trace_layers(
     sources = {key: files.installed("transformers", member) for key, member in defined.files.items()}
     table = anchors.table(defined, sources, wanted.cache)
     paths = {value: hops.path(table, defined.paths[value][way]) for value in ("scale", "causal")}
-    run = _Run(checkpoint, wanted, Recorder(), instrument(table, steps.probed(table, way)))
+    one = _one_head(checkpoint, wanted, layers[0])
+    run = _Run(checkpoint, wanted, Recorder(steps.keeping(way, one)), instrument(table, steps.probed(table, way)))
     traces = []
     with run.kernel():
         for caught in run.forward(layers):
             facts = checkpoint.model_facts(caught.layer)
             attention = from_kernel(table, caught.kernel) if run.watch else from_interface(table, way, caught.seen)
             effects = observe(
-                caught.call, attention.q, attention.k, attention.v, facts.head_dim**-0.5, facts.window, wanted.heads
+                caught.call,
+                attention.q,
+                attention.k,
+                attention.v,
+                facts.head_dim**-0.5,
+                facts.window,
+                wanted.heads,
+                output=attention.output,
+                alone=Alone(run.watch, one) if run.watch and one else None,
             )
-            hidden = to_array(caught.call.hidden)
+            hidden = to_array(caught.call.hidden, owned=True)
             received = {"scale": attention.scale, "causal": attention.causal}
             followed = {value: steps.lineage(table, paths[value], caught.seen, received[value]) for value in received}
             traces.append(
@@ -86,7 +97,7 @@ def trace_layers(
                     kernel=attention.record(wanted.kernel.provider),
                     captures={
                         "hidden": Capture("hidden", "x", ("B", "T", "C"), hidden, table.site("attention.hidden"), "x"),
-                        **steps.captures(table, way, caught.seen),
+                        **steps.captures(table, way, caught.seen, one),
                         **attention.inputs(),
                     },
                     effects=effects,
@@ -94,6 +105,16 @@ def trace_layers(
                 )
             )
     return tuple(traces)
+
+
+def _one_head(checkpoint: Checkpoint, wanted: Wanted, layer: int) -> steps.OneHead | None:
+    """Return the head that alone is looked at, where a prompt is so long that every head's steps would fill the memory
+    and running every head again would take minutes; None where all are kept."""
+    alone = len(wanted.heads) == 1 and wanted.kernel.kind == "cpu-flash"
+    if not alone or len(wanted.request.token_ids) <= LONG:
+        return None
+    facts, head = checkpoint.model_facts(layer), wanted.heads[0]
+    return steps.OneHead(head, facts.kv_head(head), facts.head_dim)
 
 
 @dataclass(frozen=True)

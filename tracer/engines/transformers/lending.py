@@ -45,7 +45,9 @@ class KernelWatch:
         self._function = function
         self._signature = inspect.signature(function)
         self._recorder = recorder
+        self._only: tuple[int, int] | None = None
         self.seen: list[KernelSeen] = []
+        self.narrow: KernelSeen | None = None  # the latest call of one head alone; its tensors are no copies
 
     def lent(self, before: Callable[..., Any] | None) -> Callable[..., Any]:
         """Return the function to lend; other threads are served by ``before``, what stood there until now."""
@@ -64,7 +66,29 @@ class KernelWatch:
         seen, self.seen = self.seen, []
         return seen
 
+    @contextmanager
+    def only(self, head: int, kv_head: int) -> Iterator[None]:
+        """Compute one head alone for one ``with``, the output of every other head being zero."""
+        self._only = head, kv_head
+        try:
+            yield
+        finally:
+            self._only = self.narrow = None
+
+    def _one_head(self, head: int, kv_head: int, *args: Any, **kwargs: Any) -> Any:
+        bound = self._signature.bind(*args, **kwargs)
+        given = dict(bound.arguments)
+        q, k, v = (given.pop(name) for name in ("q", "k", "v"))
+        parts = (x[:, n : n + 1].contiguous() for x, n in ((q, head), (k, kv_head), (v, kv_head)))
+        output, lse, *_ = self._function(*parts, **{**given, "return_attn_probs": True})
+        self.narrow = KernelSeen({"q": q, "k": k, "v": v, **given}, output[:, 0], lse[0])
+        whole = q.new_zeros(q.shape)
+        whole[:, head] = output[:, 0]
+        return whole
+
     def _call(self, *args: Any, **kwargs: Any) -> Any:
+        if self._only is not None:
+            return self._one_head(*self._only, *args, **kwargs)
         if self._recorder.window is None:
             return self._function(*args, **kwargs)
         bound = self._signature.bind(*args, **kwargs)

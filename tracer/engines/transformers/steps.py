@@ -3,6 +3,7 @@
 Must not know: how the model is loaded or run.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,33 @@ _COMMON = (
 _EAGER = (Step("kernel_weights", "eager.softmax", "A", ("B", "H", "Tq", "Tk"), "A = softmax(S)"),)
 
 
+@dataclass(frozen=True)
+class OneHead:
+    """Of a long prompt's steps, what belongs to one query head: its own part, and its key/value head's."""
+
+    head: int
+    kv_head: int
+    head_dim: int
+
+    def part(self, axes: tuple[str, ...], tensor: Any) -> Any:
+        """Return this head's part of a tensor with these axes, heads no longer an axis."""
+        places = {"H": self.head, "K": self.kv_head}
+        index: list[int | slice] = []
+        for axis in axes:
+            of_heads = axis.removesuffix("·D")
+            place = places.get(of_heads)
+            if place is None:
+                index.append(slice(None))
+            else:
+                index.append(place if axis == of_heads else slice(place * self.head_dim, (place + 1) * self.head_dim))
+        return tensor[tuple(index)]
+
+    @staticmethod
+    def axes(axes: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the axes of that part."""
+        return tuple("D" if axis in ("H·D", "K·D") else axis for axis in axes if axis not in ("H", "K"))
+
+
 def steps(way: str) -> tuple[Step, ...]:
     """Return the captured steps of one way of computing attention (flash, sdpa, eager), in the order they run."""
     return _COMMON + (_EAGER if way == "eager" else ())
@@ -65,15 +93,31 @@ def probed(table: Table, way: str) -> list[str]:
     ]
 
 
-def captures(table: Table, way: str, seen: Sightings) -> dict[str, Capture]:
-    """Return the captured steps by name."""
+def keeping(way: str, one: OneHead | None = None) -> Callable[[str, Any], Any]:
+    """Return what a recorder is to keep of a value that a probe saw: tensors only of steps (of ``one`` head, where one
+    is given) and, where no kernel is watched, of the attention interface; everything that is no tensor."""
+    wanted = {step.anchor: step for step in steps(way)}
+
+    def keep(anchor: str, value: Any) -> Any:
+        if not isinstance(value, tuple) and not hasattr(value, "detach"):
+            return value
+        if anchor in wanted:
+            return value if one is None else one.part(wanted[anchor].axes, value)
+        return value if way != "flash" and anchor.startswith("attention.interface") else None
+
+    return keep
+
+
+def captures(table: Table, way: str, seen: Sightings, one: OneHead | None = None) -> dict[str, Capture]:
+    """Return the captured steps by name; of ``one`` head where only its part was kept."""
     found = {}
     for step in steps(way):
         values = seen.values(step.anchor, step.window)
-        if values:
-            found[step.name] = Capture(
-                step.name, step.symbol, step.axes, to_array(values[0]), table.site(step.anchor), step.formula
-            )
+        if not values or (one is not None and step.name == "merged"):  # what is merged is every head's
+            continue
+        axes = step.axes if one is None else one.axes(step.axes)
+        array = to_array(values[0], owned=True)  # probes copy
+        found[step.name] = Capture(step.name, step.symbol, axes, array, table.site(step.anchor), step.formula)
     return found
 
 
