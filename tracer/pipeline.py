@@ -4,7 +4,8 @@ The only module that knows the order. Must not know: command lines, rendering.
 """
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import platformdirs
 from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.checkpoint.open import open_checkpoint
 from tracer.engines.transformers.engine import Progress, Wanted
+from tracer.engines.versions.names import version_of
 from tracer.errors import InputError
 from tracer.kernels.choose import choose
 from tracer.records import Choice, LayerTrace, Request, Token
@@ -20,6 +22,8 @@ from tracer.result import Trace, look_at
 from tracer.texts import Message, message
 
 MODEL = "qwen3"
+# Told of what is fetched for another version: what, bytes so far, bytes in all.
+Report = Callable[[str, int, int | None], None]
 # Engine → the module whose ``trace_layers`` runs it, imported when it is asked for; the first is the default.
 ENGINES: Mapping[str, str] = {
     "transformers": "tracer.engines.transformers.engine",
@@ -57,14 +61,17 @@ def trace_layers(
     device: str = "auto",
     dtype: str = "auto",
     progress: Progress | None = None,
+    report: Report | None = None,
 ) -> tuple[LayerTrace, ...]:
     """Return the trace of each of ``layers``, ascending, from one pass of the model.
 
     ``checkpoint``: a folder, a hub id, or None for the shipped qwen3-tiny. The prompt is text, or token ids, or by
     default the checkpoint's own. ``heads`` are those whose eager comparison is kept (None: all); ``head`` is the one
-    that is asked for. Raises InputError for what cannot be done as asked, Unsupported for what cannot be done here.
+    that is asked for. ``report`` is told of what is fetched for another version (``transformers@5.16.1``). Raises
+    InputError for what cannot be done as asked, Unsupported for what cannot be done here.
     """
-    if engine not in ENGINES:
+    version = version_of(engine)
+    if engine not in ENGINES and version is None:
         raise InputError("pipeline.engine", engine=engine, known=", ".join(ENGINES))
     opened = open_checkpoint(checkpoint, revision=revision)
     layers = sorted(set(layers))
@@ -88,10 +95,23 @@ def trace_layers(
         dtype=run_dtype,
     )
     kept = tuple(range(facts.heads)) if heads is None else tuple(heads)
+    if version is not None:
+        order: dict[str, object] = {"head": head, "heads": kept, "query": query, "tokens": request.token_ids}
+        order |= {"checkpoint": checkpoint, "revision": revision, "kernel": kernel, "device": device, "dtype": dtype}
+        return _other_version(version, layers, order, request.engine, report)
     wanted = Wanted(request, chosen, kept, Path(platformdirs.user_cache_dir("tracer")), progress)
     traced: tuple[LayerTrace, ...]
     traced = importlib.import_module(ENGINES[engine]).trace_layers(opened, read, wanted, layers)
     return traced
+
+
+def _other_version(
+    version: str, layers: Sequence[int], order: Mapping[str, object], engine: Choice, report: Report | None
+) -> tuple[LayerTrace, ...]:
+    from tracer.engines.versions.engine import trace_layers as trace_there  # only where another version is asked for
+
+    found = trace_there(version, layers, order, report)
+    return tuple(replace(trace, request=replace(trace.request, engine=engine)) for trace in found)
 
 
 def _why_engine(engine: str) -> Message:
@@ -99,9 +119,7 @@ def _why_engine(engine: str) -> Message:
     return message("pipeline.engine_default") if default else message("pipeline.engine_asked", engine=engine)
 
 
-def read_prompt(
-    opened: Checkpoint, prompt: str | None, tokens: Sequence[int] | None, chat: bool
-) -> tuple[Token, ...]:
+def read_prompt(opened: Checkpoint, prompt: str | None, tokens: Sequence[int] | None, chat: bool) -> tuple[Token, ...]:
     """Return the tokens of a prompt given as text or ids, or of the checkpoint's own; raises InputError."""
     if prompt is not None and tokens is not None:
         raise InputError("pipeline.two_prompts")

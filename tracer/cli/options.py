@@ -14,7 +14,7 @@ from tracer import files
 from tracer.cli import words
 from tracer.cli.command import Option
 from tracer.cli.prompt import read_prompt
-from tracer.cli.values import Device, File, Layers, Place, Text, TokenIds, Whole, Word
+from tracer.cli.values import Device, Engine, File, Layers, Place, Text, TokenIds, Whole, Word
 from tracer.errors import InputError
 from tracer.texts import message
 
@@ -111,7 +111,7 @@ def run_options() -> list[click.Parameter]:
         Option("--revision", type=Text(), metavar="R", heading=model, text=message("cli.opt_revision")),
         Option(
             "--engine",
-            type=Word(words.ENGINES),
+            type=Engine(words.ENGINES),
             default="transformers",
             metavar="NAME",
             heading=how,

@@ -18,6 +18,7 @@ from tracer.texts import message
 
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _RANGE = re.compile(r"([0-9]{1,6})\.\.([0-9]{1,6})")
+_ENGINE_VERSION = re.compile(r"transformers@[0-9][A-Za-z0-9.!+_-]{0,40}")
 _DEVICE_NUMBER = re.compile(r"cuda:[0-9]{1,3}")
 
 
@@ -81,6 +82,16 @@ class Layers(click.ParamType[range]):
         if found is None or int(found[1]) > int(found[2]):
             raise InputError("cli.not_a_range", option=_name(param), found=value)
         return range(int(found[1]), int(found[2]) + 1)
+
+
+class Engine(Word):
+    """One word of a list, or a version of transformers by its number: ``transformers@5.16.1``."""
+
+    name = "engine"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the engine; raises InputError with a suggestion."""
+        return str(value) if _ENGINE_VERSION.fullmatch(value) else super().convert(value, param, ctx)
 
 
 class Device(Word):

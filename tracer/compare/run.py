@@ -12,10 +12,10 @@ import platformdirs
 from tracer import pipeline
 from tracer.checkpoint.open import open_checkpoint
 from tracer.compare import align, causes, judge, stream
-from tracer.compare.other_version import trace_other, version_of
 from tracer.compare.records import Comparison, Pair, Side, Standing, Written
-from tracer.compare.wheels import Report
 from tracer.engines.transformers.engine import Progress, Wanted
+from tracer.engines.versions.names import version_of
+from tracer.engines.versions.wheels import Report
 from tracer.errors import InputError
 from tracer.kernels.choose import choose
 from tracer.records import LayerTrace
@@ -194,9 +194,6 @@ def _runs(asked: Asked) -> list[_Run]:
 
 
 def _trace(asked: Asked, run: _Run, dtype: str) -> LayerTrace:
-    version = version_of(run.engine)
-    if version is not None:
-        return trace_other(version, asked, run.kernel, dtype)
     return pipeline.trace_layers(
         asked.checkpoint,
         layers=(asked.layer,),
@@ -209,4 +206,5 @@ def _trace(asked: Asked, run: _Run, dtype: str) -> LayerTrace:
         device=asked.device,
         dtype=dtype,
         progress=asked.progress,
+        report=asked.report,
     )[0]

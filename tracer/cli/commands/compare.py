@@ -14,7 +14,7 @@ import click
 from tracer.cli import common, options, prompt, streams, words
 from tracer.cli.command import About, Argument, Command, Example, Option, language_of
 from tracer.cli.options import RunOptions
-from tracer.cli.values import Word
+from tracer.cli.values import Engine, Word
 from tracer.errors import InputError
 from tracer.texts import Message, message
 
@@ -27,26 +27,19 @@ _NOT_HERE = {"layers": None, "head": None, "query": None, "engine": "transformer
 _MEBIBYTE = 1 << 20
 
 
-class Names(Word):
-    """Words of a list, separated by commas; ``versions``: an engine may also be named with a version."""
+class Names(click.ParamType[tuple[str, ...]]):
+    """Words of one kind, separated by commas."""
 
     name = "names"
 
-    def __init__(self, known: Sequence[str], *, versions: bool = False) -> None:
-        super().__init__(known)
-        self._versions = versions
+    def __init__(self, kind: Word) -> None:
+        self._kind = kind
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the words as a tuple; raises InputError for one that is not known, with a suggestion."""
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Return the words; raises InputError for one that is not known, with a suggestion."""
         if isinstance(value, tuple):
             return value
-        return tuple(self._one(part.strip(), param, ctx) for part in str(value).split(","))
-
-    def _one(self, word: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        engine, at, version = word.partition("@")
-        if self._versions and at and version and engine == "transformers":
-            return word
-        return super().convert(word, param, ctx)
+        return tuple(self._kind.convert(part.strip(), param, ctx) for part in str(value).split(","))
 
 
 def _compare(ctx: click.Context, /, **values: Any) -> int:
@@ -77,7 +70,7 @@ def _found(
 
     def fetching(what: str, done: int, total: int | None) -> None:
         size = f"{done / _MEBIBYTE:.0f}" + ("" if total is None else f"/{total / _MEBIBYTE:.0f}")
-        progress(message("compare.fetching", what=what, size=size))
+        progress(message("versions.fetching", what=what, size=size))
 
     return compare(
         Asked(
@@ -147,7 +140,7 @@ COMMAND = Command(
         Argument("model", metavar="MODEL", type=Word(words.MODELS), text=_text("arg_model")),
         Option(
             "--engines",
-            type=Names(words.ENGINES, versions=True),
+            type=Names(Engine(words.ENGINES)),
             default=("transformers",),
             metavar="A,B",
             heading=_WHAT,
@@ -155,7 +148,7 @@ COMMAND = Command(
         ),
         Option(
             "--kernels",
-            type=Names(words.KERNELS),
+            type=Names(Word(words.KERNELS)),
             default=("auto",),
             metavar="A,B",
             heading=_WHAT,

@@ -76,12 +76,12 @@ def _fill(target: Path, root: Requirement, report: Report | None) -> None:
             name = canonicalize_name(wanted.name)
             if name in chosen:
                 if not wanted.specifier.contains(chosen[name], prereleases=True):
-                    raise Unsupported("compare.conflict", requirement=str(wanted), chosen=chosen[name])
+                    raise Unsupported("versions.conflict", requirement=str(wanted), chosen=chosen[name])
                 continue
             if wanted is not root and _installed(wanted):
                 continue
             if len(chosen) >= _MOST_PACKAGES:
-                raise Unsupported("compare.too_many", package=root.name, count=_MOST_PACKAGES)
+                raise Unsupported("versions.too_many", package=root.name, count=_MOST_PACKAGES)
             chosen[name], required = index.lay_out(wanted, target)
             pending += required
 
@@ -133,11 +133,13 @@ class _Index:
         try:
             best = finder.find_best_match(wanted).best
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
-            raise InputError("compare.unreachable", requirement=str(wanted), places=shown, detail=str(error)) from error
+            raise InputError(
+                "versions.unreachable", requirement=str(wanted), places=shown, detail=str(error)
+            ) from error
         except httpx2.HTTPError as error:
             raise InputError("vendor.failed", url=shown, detail=str(error) or type(error).__name__) from error
         if best is None or best.version is None:
-            raise InputError("compare.no_wheel", requirement=str(wanted), places=shown)
+            raise InputError("versions.no_wheel", requirement=str(wanted), places=shown)
         link = best.link
         hashes = {name: values[0] for name, values in (link.hash_option or {}).items()}
         return best.version, Archive(
