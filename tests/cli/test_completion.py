@@ -33,7 +33,7 @@ def complete(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], l
         ("trace qwen3 --ker", ["--kernel"]),
         ("trace qwen3 --kernel ", ["auto", "flash-attn", "cpu-flash", "sdpa", "eager"]),
         ("trace qwen3 --kernel=fl", ["flash-attn"]),
-        ("trace qwen3 --layer 2 --format ", ["terminal", "json"]),
+        ("trace qwen3 --layer 2 --format ", ["terminal", "json", "html"]),
         ("trace qwen3 --lang ", ["en", "zh"]),
         ("trace qwen3 --dtype b", ["bfloat16"]),
         ("trace nonsense --", ["--lang", "--help", "--version", "--show-completion"]),

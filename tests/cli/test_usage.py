@@ -56,8 +56,8 @@ MISTAKES = {
     ),
     "unknown value": (
         ["qwen3", "--format", "pdf"],
-        "--format takes one of terminal, json; found pdf. Choose one of them.",
-        "--format 可以是 terminal, json，实际是 pdf。请从中选一个。",
+        "--format takes one of terminal, json, html; found pdf. Choose one of them.",
+        "--format 可以是 terminal, json, html，实际是 pdf。请从中选一个。",
     ),
     "unknown device": (
         ["qwen3", "--device", "cuda:x"],

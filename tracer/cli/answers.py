@@ -129,6 +129,8 @@ def _rendered(heads: Sequence["Trace"], asked: RunOptions | ShowOptions, languag
     """The answer in the format asked for: bytes where its encoding is fixed, text where the stream's decides."""
     if asked.format == "json":
         return _json(heads, asked, language)
+    if asked.format == "html":
+        return _html(heads, asked, language)
     from tracer.render import text
 
     surface = _surface(asked.output)
@@ -154,6 +156,16 @@ def _json(heads: Sequence["Trace"], asked: RunOptions | ShowOptions, language: s
     window = json.WINDOW if asked.window is None else asked.window
     traces = [json.to_json(traced, language, window=window) for traced in heads]
     return json_text.dumps(traces if len(traces) > 1 else traces[0]).encode("utf-8")
+
+
+def _html(heads: Sequence["Trace"], asked: RunOptions | ShowOptions, language: str) -> bytes:
+    """A report of one head: the one asked for; of all, the first that fails a check, else the first."""
+    from tracer.page.report import WINDOW, report
+    from tracer.render.html.render import render
+
+    shown = next((traced for traced in heads if traced.exit_code == exits.FAILED), heads[0])
+    size = WINDOW if asked.window is None else asked.window
+    return render(report(shown, language, query=shown.layer.request.query, size=size)).encode("utf-8")
 
 
 def deliver(answer: str | bytes, output: Path | None, language: str) -> None:

@@ -8,7 +8,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from tracer.cli import common, streams, words
 from tracer.cli.command import About, Example, Group, Option, language_of
-from tracer.cli.commands import compare, diff, lab, run, show, vendor
+from tracer.cli.commands import compare, diff, lab, report, run, show, vendor
 from tracer.cli.values import Word
 from tracer.errors import InputError
 from tracer.texts import message
@@ -16,7 +16,14 @@ from tracer.texts import message
 NAME = "trace"
 COMPLETE_VARIABLE = "_TRACE_COMPLETE"
 
-COMMANDS: tuple[click.Command, ...] = (show.COMMAND, compare.COMMAND, diff.COMMAND, lab.COMMAND, vendor.COMMAND)
+COMMANDS: tuple[click.Command, ...] = (
+    report.COMMAND,
+    show.COMMAND,
+    compare.COMMAND,
+    diff.COMMAND,
+    lab.COMMAND,
+    vendor.COMMAND,
+)
 
 
 class Root(Group):

@@ -25,7 +25,7 @@ class Inputs:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What came of it: scores and weights [Tq, Tk], output [Tq, Dv], logsumexp [Tq]. NaN and infinity stay as they are."""
+    """What came of it: scores and weights [Tq, Tk], output [Tq, Dv], logsumexp [Tq]. NaN and infinity stay."""
 
     scores: Floats
     weights: Floats

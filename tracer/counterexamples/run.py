@@ -101,7 +101,7 @@ def _tiled(layer: LayerTrace, head: int) -> Counterexample:
 
 
 def _empty(layer: LayerTrace, head: int) -> Counterexample:
-    """Return ``empty_row``: every key is hidden from the query ``row``, and softmax is done as if nothing were wrong."""
+    """Return ``empty_row``: every key is hidden from the query ``row``, and softmax is done all the same."""
     before = reference(layer, head)
     row = before.visibility.tq // 2
     visible = before.visibility.rows(0, before.visibility.tq)

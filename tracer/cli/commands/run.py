@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tracer.cli import common, options, prompt, streams
+from tracer.cli import common, formats, options, prompt, streams
 from tracer.cli.command import About, Command, Example, language_of
 from tracer.texts import message
 
@@ -16,6 +16,7 @@ def _run(ctx: click.Context, /, **values: Any) -> int:
     if values["prompt_file"] == prompt.STANDARD_INPUT and (values["verbose"] or prompt.from_keyboard()):
         streams.say(message("cli.reading_standard_input").text(language_of(ctx)))
     asked = options.read(str(ctx.info_name), values)
+    formats.check(asked)
     from tracer.cli import answers  # reaches the pipeline, and with it everything heavy: only for a well-formed request
 
     return answers.trace(asked, language_of(ctx))
@@ -23,7 +24,7 @@ def _run(ctx: click.Context, /, **values: Any) -> int:
 
 OPTIONS = [
     *options.run_options(),
-    *options.format_options(),
+    *formats.format_options(),
     options.window_option(),
     options.save_option(),
     options.verbose_option(),

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tracer.cli import common, options
+from tracer.cli import common, formats, options
 from tracer.cli.command import About, Argument, Command, Example, Option, language_of
 from tracer.cli.values import File, Whole
 from tracer.texts import message
@@ -38,7 +38,7 @@ COMMAND = Command(
         Argument("file", metavar="FILE", type=File(), text=message("cli.arg_saved")),
         Option("--head", type=Whole(), metavar="N", heading=WHAT, text=message("cli.opt_show_head")),
         Option("--query", type=Whole(), metavar="I", heading=WHAT, text=message("cli.opt_show_query")),
-        *options.format_options(),
+        *formats.format_options(),
         options.window_option(),
         *common.options(),
     ],

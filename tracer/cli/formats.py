@@ -1,0 +1,48 @@
+"""``--format`` for what can be shown as an HTML report, too, and what that needs.
+
+Must not know: how a report is made.
+"""
+
+import sys
+from dataclasses import replace
+
+import click
+
+from tracer.cli import options, words
+from tracer.cli.command import Option
+from tracer.cli.options import RunOptions
+from tracer.cli.values import Word
+from tracer.errors import InputError
+from tracer.texts import message
+
+HTML = "html"
+FORMATS = (*words.FORMATS, HTML)
+
+
+def format_options() -> list[click.Parameter]:
+    """Return the options that say what comes out and where, HTML among them."""
+    others = [option for option in options.format_options() if option.name != "format"]
+    return [
+        Option(
+            "--format",
+            type=Word(FORMATS),
+            default="terminal",
+            metavar="|".join(FORMATS),
+            heading="cli.heading_output",
+            text=message("report.opt_format"),
+        ),
+        *others,
+    ]
+
+
+def as_report(asked: RunOptions) -> RunOptions:
+    """Return the request with HTML as its format. Raises InputError where the whole file would land on a terminal."""
+    if asked.output is None and sys.stdout is not None and sys.stdout.isatty():
+        raise InputError("report.needs_output")
+    return replace(asked, format=HTML)
+
+
+def check(asked: RunOptions) -> None:
+    """Raise InputError for what a report cannot show: several layers."""
+    if asked.format == HTML and asked.layers is not None and len(asked.layers) > 1:
+        raise InputError("report.one_layer", first=asked.layers[0])

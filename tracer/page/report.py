@@ -1,0 +1,143 @@
+"""The report of one head, in both languages: the ordinary page's parts, and what only a document has room for.
+
+Must not know: HTML.
+"""
+
+from collections.abc import Iterable
+
+from tracer.page import cards, grids, practice, route, scaling, wrong
+from tracer.page.cards import card_id
+from tracer.page.head import MODEL, head_page
+from tracer.page.overview import overview_page
+from tracer.page.record import Page, Section
+from tracer.page.sheet import Both, Chapter, Heading, Pair, Paragraph, Part, Report, both
+from tracer.page.tokens import Shown, shown
+from tracer.page.window import Window, window
+from tracer.result import Trace
+
+WINDOW = 64
+_WALKED = 12
+_HEADS_SECTIONS = ("worth", "heads", "pictures")
+
+
+def report(trace: Trace, language: str, *, query: int | None = None, size: int = WINDOW) -> Report:
+    """Return the report of a trace's head; ``language`` is shown first, the other one can be switched to.
+
+    ``query`` is followed to its output, the last one where None; ``size`` bounds how many queries and keys are shown.
+    Raises InputError for a query that is not in the prompt or a size below 1.
+    """
+    visibility = trace.reference.visibility
+    followed = visibility.tq - 1 if query is None else query
+    part = window(visibility.tq, visibility.tk, size, query)
+    names = shown(trace.layer.tokens)
+    pages = _both_pages(trace, None, size)
+    walked = _both_pages(trace, followed, min(size, _WALKED))
+    where = _where(trace)
+    chapters = (
+        _chapter("ran", _of(pages, "failures", "ran", "steps", "warnings")),
+        _chapter("head", _head(trace, names, part, where)),
+        _chapter("walk", _of(walked, *(id for id in _ids(walked) if id.startswith("walk")))),
+        _chapter("source", (Paragraph(both("source_lead")), cards.source(trace, names, part.rows.start, where))),
+        _chapter("path", route.paths(trace.layer, where)),
+        _chapter("wrong", _wrong(trace, names, where)),
+        _chapter("temperature", _temperature(trace, names, followed)),
+        _chapter("scaling", scaling.why(trace.reference)),
+        _chapter("practice", (Paragraph(both("practice_lead")), practice.practice(trace, names, where))),
+        _chapter("heads", _heads(trace)),
+        _chapter("files", _of(pages, "tokens", "sources", "checks", "next")),
+    )
+    en, zh = pages
+    return Report(
+        language=language,
+        title=Both(en.title, zh.title),
+        verdict=Both(en.verdict, zh.verdict),
+        cite=where,
+        chapters=tuple(chapter for chapter in chapters if chapter.parts),
+    )
+
+
+Pages = tuple[Page, Page]
+
+
+def _both_pages(trace: Trace, query: int | None, size: int) -> Pages:
+    return head_page(trace, "en", query=query, size=size), head_page(trace, "zh", query=query, size=size)
+
+
+def _ids(pages: Pages) -> tuple[str, ...]:
+    return tuple(section.id for section in pages[0].sections)
+
+
+def _of(pages: Pages, *ids: str) -> tuple[Part, ...]:
+    """Return the blocks of the sections ``ids`` of both pages, each section's heading before its blocks."""
+    parts: list[Part] = []
+    for id in ids:
+        for en, zh in zip(_named(pages[0], id), _named(pages[1], id), strict=True):
+            if en.heading:
+                parts.append(Heading(Both(en.heading, zh.heading), f"{en.id}"))
+            parts += [Pair(a, b) for a, b in zip(en.blocks, zh.blocks, strict=True)]
+    return tuple(parts)
+
+
+def _named(page: Page, id: str) -> Iterable[Section]:
+    return (section for section in page.sections if section.id == id)
+
+
+def _chapter(id: str, parts: tuple[Part, ...]) -> Chapter:
+    return Chapter(id, both(f"chapter_{id}"), parts)
+
+
+def _head(trace: Trace, names: tuple[Shown, ...], part: Window, where: str) -> tuple[Part, ...]:
+    links = {
+        "x": card_id("hidden"),
+        "W_q": card_id("q_proj"),
+        "W_k": card_id("k_proj"),
+        "W_v": card_id("v_proj"),
+        "norm": card_id("q_norm"),
+        "rope": card_id("q_rope"),
+        "Q": card_id("q"),
+        "K": card_id("k"),
+        "V": card_id("v"),
+        "scale": "p-scale-0",
+        "M": "path-causal",
+        "S": "g-s",
+        "m": "g-r",
+        "A": "g-a",
+        "O": card_id("output"),
+    }
+    known = {card_id(each.name) for each in cards.everything(trace.layer)} | {
+        "p-scale-0",
+        "path-causal",
+        "g-s",
+        "g-r",
+        "g-a",
+    }
+    found = {symbol: target for symbol, target in links.items() if target in known}
+    return (
+        Paragraph(both("head_lead")),
+        Paragraph(both("head_two_sums")),
+        grids.numbers(trace, names, part, where, found),
+    )
+
+
+def _wrong(trace: Trace, names: tuple[Shown, ...], where: str) -> tuple[Part, ...]:
+    parts: list[Part] = [Paragraph(both("wrong_lead"))]
+    if len(trace.layer.tokens) > wrong.most_tokens():
+        parts.append(Paragraph(both("wrong_tokens", count=wrong.most_tokens())))
+    return (*parts, *wrong.wrongs(trace, names, where))
+
+
+def _temperature(trace: Trace, names: tuple[Shown, ...], query: int) -> tuple[Part, ...]:
+    slider = scaling.temperature(trace.reference, names, query)
+    return () if slider is None else (Paragraph(both("temperature_lead")), slider)
+
+
+def _heads(trace: Trace) -> tuple[Part, ...]:
+    pages = overview_page([trace.layer], "en"), overview_page([trace.layer], "zh")
+    return (Paragraph(both("heads_lead", head=trace.head)), *_of(pages, *_HEADS_SECTIONS))
+
+
+def _where(trace: Trace) -> str:
+    """Return what names this run in a citation."""
+    layer = trace.layer
+    kept = layer.checkpoint
+    return f"trace {MODEL} --layer {layer.request.layer} --head {trace.head} · {kept.name} {kept.headers_sha256[:12]}"

@@ -1,0 +1,83 @@
+"""The report as one HTML file that asks nothing of any network: styles, script and data are inside it.
+
+Nothing is computed here, and every text is escaped by the template engine. Must not know: traces.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from tracer.page.sheet import Both, Report, both
+from tracer.render.html.code import stretches
+from tracer.render.html.drawing import cells
+from tracer.texts import catalogue
+
+_HERE = Path(__file__).parent
+# In a data block these could end it, or be read as markup by something that looks at the text alone.
+_ACTIVE = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+_SHADE = "yxwu0abcd"  # the class of a shade from −4 to 4
+
+
+def render(report: Report) -> str:
+    """Return the report as an HTML document."""
+    style, script = (Markup(_asset(name)) for name in ("report.css", "report.js"))
+    template = _environment().get_template("report.html.j2")
+    return template.render(report=report, style=style, script=script, policy=_policy(style, script))
+
+
+def _asset(name: str) -> str:
+    return (_HERE / "static" / name).read_text(encoding="utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    """Return the content security policy: nothing but this very style and this very script."""
+    return (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}"
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(kind=_kind, data=_data, shade=_shade, stretches=stretches, cells=cells)
+    environment.globals.update(text=both, panel_texts=_panel_texts, Both=Both, zip=zip)
+    return environment
+
+
+def _kind(value: object) -> str:
+    """Return what kind of record ``value`` is: the name of its class."""
+    return type(value).__name__
+
+
+def _data(value: Mapping[str, Any]) -> Markup:
+    """Return ``value`` as JSON that is inert inside a script element."""
+    return Markup(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).translate(_ACTIVE))
+
+
+def _shade(shade: int | None) -> str:
+    return "h" if shade is None else _SHADE[shade + 4]
+
+
+def _panel_texts() -> dict[str, Both]:
+    """Return what the script says in the panel of a cell, by name."""
+    names = [id.removeprefix("report.") for id in catalogue() if id.startswith("report.panel_")]
+    return {name: both(name, **_PLACEHOLDERS.get(name, {})) for name in names}
+
+
+_PLACEHOLDERS: Mapping[str, Mapping[str, object]] = {"panel_others": {"count": "#"}, "panel_digits": {"decimals": "#"}}
