@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tracer.arrays import Floats
+from tracer.arrays import Array, Floats
 from tracer.checks.outcome import Figure, outcome, say
 from tracer.checks.subject import Subject
 from tracer.maths.visibility import Bools, Ints
@@ -12,6 +12,7 @@ from tracer.texts import Message
 _FIRST_ROWS = 8  # early rows see few keys, so heads differ most there
 _MOST_ROWS = 64
 _MOST_NUMBERS = 1 << 22
+_KEYS = 4096  # of which every head's values are held in float64 at one time
 
 
 def kv(subject: Subject) -> Check:
@@ -62,16 +63,25 @@ def _distances(subject: Subject, rows: Ints) -> dict[tuple[int, int], float]:
     k, v = (subject.trace.captures[name].array for name in ("k", "v"))
     heads, head = subject.trace.model.kv_heads, subject.judged
     visible = head.visibility.at(rows)
-    values = [v[:, n].float64() for n in range(heads)]
     output = subject.output[rows]
     apart: dict[tuple[int, int], float] = {}
     for keys in range(heads):
         weights = _weights(head.q[rows] * head.scale, k[:, keys].float64(), visible)
-        for n, value in enumerate(values):
-            with np.errstate(invalid="ignore"):
-                distance = np.abs(weights @ value - output).max()
-            apart[keys, n] = float(distance) if np.isfinite(distance) else float("inf")
+        with np.errstate(invalid="ignore"):
+            distances = np.abs(_mixed(weights, v) - output[:, None]).max(axis=(0, 2))
+        for n, distance in enumerate(distances.tolist()):
+            apart[keys, n] = distance if np.isfinite(distance) else float("inf")
     return apart
+
+
+def _mixed(weights: Floats, v: Array) -> Floats:
+    """Return weights [rows, Tk] times the values of every head, [rows, K, D], a stretch of keys at a time."""
+    heads, width = v.shape[1:]
+    mixed = np.zeros((len(weights), heads * width))
+    for start in range(0, v.shape[0], _KEYS):
+        part = slice(start, start + _KEYS)
+        mixed += weights[:, part] @ v[part].float64().reshape(-1, heads * width)
+    return mixed.reshape(-1, heads, width)
 
 
 def _weights(q: Floats, k: Floats, visible: Bools) -> Floats:

@@ -180,14 +180,17 @@ def _single(q: Floats, k: Floats, v: Floats, scale: float, visibility: Visibilit
         return None
     found = _in_tiles(q, k, v, scale, visibility, Pass("float32"))
     sample = np.unique(np.linspace(0, visibility.tq - 1, _SAMPLED_ROWS).astype(np.int64))
-    exact = [found.row(int(query)) for query in sample]
-    seen = [row for row in exact if row.visible.any()]
-    lse = max((abs(row.lse - float(found.lse[row.query])) for row in seen), default=0.0)
-    output = max((float(np.abs(row.output - found.output[row.query]).max()) for row in seen), default=0.0)
-    if (
-        lse > _SINGLE_WITHIN * max(1.0, largest_score)
-        or output > _SINGLE_WITHIN * max(1.0, largest_score) * largest_value
-    ):
+    seen = visibility.at(sample)
+    some = seen.any(axis=1)
+    scores = np.where(seen, (q[sample] * scale) @ k.T, -np.inf)[some]
+    row_max = scores.max(axis=1, keepdims=True)
+    shares = np.exp(scores - row_max)
+    total = shares.sum(axis=1, keepdims=True)
+    rows = sample[some]
+    lse = float(np.abs((row_max + np.log(total))[:, 0] - found.lse[rows]).max(initial=0.0))
+    output = float(np.abs(shares @ v / total - found.output[rows]).max(initial=0.0))
+    allowed = _SINGLE_WITHIN * max(1.0, largest_score)
+    if not (lse <= allowed and output <= allowed * largest_value):
         return None
     return replace(found, computed=Pass("float32", len(sample), lse, output))
 

@@ -3,14 +3,14 @@
 Must not know: the numbers inside the scores, the kernel's arguments.
 """
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-import numpy as np
-
 from tracer import data
+from tracer.maths import stats
 from tracer.page import numbers
 from tracer.page.excerpts import Pointed, excerpt
 from tracer.page.record import Block, Column, Line, Piece, Prose, Role, Row, Section, Table, line
@@ -144,9 +144,10 @@ def tensors(say: Words, layer: LayerTrace, names: tuple[str, ...]) -> Table:
 
 
 def _tensor(capture: Capture) -> Row:
-    values = capture.array.float64()
-    rms = float(np.sqrt(np.mean(np.square(values)))) if values.size else 0.0
-    extent = f"{numbers.fixed(float(values.min()), 2)} … {numbers.fixed(float(values.max()), 2)}" if values.size else ""
+    found = stats.of_array(capture.array)
+    # A tensor with a number that is none shows as such: what the finite ones are like would hide it.
+    rms, low, high = (math.nan if found.nonfinite or x is None else x for x in (found.rms, found.min, found.max))
+    extent = f"{numbers.fixed(low, 2)} … {numbers.fixed(high, 2)}" if found.count else ""
     return Row(
         (
             line(Piece(capture.name, Role.CODE)),
