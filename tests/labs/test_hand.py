@@ -109,3 +109,17 @@ def test_values_may_come_from_files(tmp_path: Path) -> None:
     (tmp_path / "q.json").write_text("[[1, 0]]")
     step = solved(q=str(tmp_path / "q.json"), k=str(tmp_path / "k.npy"), v=str(tmp_path / "v.csv")).step(0)
     assert rounded(step.row.output) == [0.6698, 0.6605]
+
+
+@pytest.mark.parametrize(
+    ("options", "saying"),
+    [
+        ({}, "here they add up to 1.3302"),
+        ({"v": "[[1, 0], [0, 1]]"}, "is chance"),
+        ({"mask": "[1, 0]"}, "Only one key is visible"),
+        ({"mask": "[0, 0]"}, "None of them is attention"),
+        ({"temperature": 0.5}, "not the temperature used when a next token is drawn"),
+    ],
+)
+def test_what_is_to_be_noticed_is_true_of_these_numbers(options: dict[str, object], saying: str) -> None:
+    assert saying in " ".join(attention.lesson(**options).json("en")["after"])

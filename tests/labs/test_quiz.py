@@ -4,6 +4,7 @@ import io
 import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -187,6 +188,12 @@ def test_a_quiz_as_json_keeps_the_conversation_out_of_it(trace: Any, typed: Call
     assert (found["right"], found["questions"], found["ended"]) == (1, 7, False)
     assert found["quiz"][0]["given"] == ["1, 0", "0.7071, 0"]
     assert "Once more:" in ended.err
+
+
+def test_a_conversation_cannot_go_into_a_file(trace: Any, tmp_path: Path) -> None:
+    ended = trace("lab", "attention", "--quiz", "-o", str(tmp_path / "x.txt"))
+    assert ended.code == 2
+    assert "Add --format json" in ended.err
 
 
 def test_hostile_input_is_only_text(trace: Any, typed: Callable[[bytes], None]) -> None:

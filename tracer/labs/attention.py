@@ -76,7 +76,13 @@ def lesson(*, query: int = 0, **options: Any) -> Lesson:
 def _after(solution: Solution, step: Step) -> tuple[Message, ...]:
     if step.empty:
         return (said("attention_empty_after"),)
-    found = [said("attention_after_sum", total=figure(float(step.row.output.sum())))]
+    total = float(step.row.output.sum())
+    if np.count_nonzero(step.row.visible) == 1:
+        found = [said("attention_after_single")]
+    elif np.isclose(total, 1):
+        found = [said("attention_after_one")]
+    else:
+        found = [said("attention_after_sum", total=figure(total))]
     found.append(said("attention_after_max", max=figure(step.row.row_max)))
     if solution.problem.temperature != 1:
         found.append(said("attention_after_temperature", temperature=short(solution.problem.temperature)))

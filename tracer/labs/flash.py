@@ -32,7 +32,7 @@ MOST_KEYS = 4096
 # float64 sums of a few thousand terms in another order differ by less.
 TOLERANCE = 1e-12
 _SHOWN_TILES = 16
-_MOST_QUERIES, _MOST_STEPS = 64, 10_000
+_MOST_QUERIES, _MOST_STEPS = 64, 3_000
 _WIDTH = 4
 
 
@@ -92,7 +92,7 @@ def online(one: Head, query: int, tile: int, backward: bool = False) -> Online:
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """Every query of a head tile by tile against the reference: the largest differences, and where rescaling counts."""
+    """Queries of a head tile by tile against the reference: how many, and the largest differences."""
 
     output: float
     lse: float
@@ -105,19 +105,21 @@ class Compared:
 
 
 def compared(one: Head, tile: int, backward: bool) -> Compared:
-    """Return how far tile by tile and all at once lie apart, over every query."""
-    found = [online(one, query, tile, backward) for query in range(len(one.q))]
-    output = difference(np.array([each.output for each in found]), one.output)
-    lse = difference(np.array([each.lse for each in found]), one.lse)
-    return Compared(output.largest, lse.largest, len(found))
+    """Return how far tile by tile and all at once lie apart, over as many queries as take a moment, evenly spread."""
+    keys = len(one.k)
+    count = min(keys, _MOST_QUERIES, max(1, _MOST_STEPS * tile // keys))
+    rows = [keys - 1 - place * keys // count for place in range(count)]
+    found = [online(one, query, tile, backward) for query in rows]
+    output = difference(np.array([each.output for each in found]), one.output[rows])
+    lse = difference(np.array([each.lse for each in found]), one.lse[rows])
+    return Compared(output.largest, lse.largest, count)
 
 
-def small_head(keys: int, tile: int, seed: int, causal: bool) -> Head:
-    """Return a random head of ``keys`` keys and the last of its queries: as many as are gone through in a moment."""
+def small_head(keys: int, seed: int, causal: bool) -> Head:
+    """Return a random head of ``keys`` queries and keys."""
     random = np.random.default_rng(seed)
-    queries = min(keys, _MOST_QUERIES, max(1, _MOST_STEPS * tile // keys))
-    q, k, v = (random.standard_normal((size, _WIDTH)) * spread for size, spread in ((queries, 2), (keys, 1), (keys, 1)))
-    return head(q, k, v, _WIDTH**-0.5, Visibility(tq=queries, tk=keys, causal=causal))
+    q, k, v = (random.standard_normal((keys, _WIDTH)) * spread for spread in (2, 1, 1))
+    return head(q, k, v, _WIDTH**-0.5, Visibility(tq=keys, tk=keys, causal=causal))
 
 
 def lesson(
@@ -133,19 +135,18 @@ def lesson(
     for name, size, most in (("--keys", keys, MOST_KEYS), ("--tile", tile, MOST_KEYS)):
         if not 1 <= size <= most:
             raise InputError("labs.size", option=name, lowest=1, highest=most, found=size)
-    one = small_head(keys, tile, seed, causal=not all_keys)
-    first = keys - len(one.q)  # the place of the first query among the keys
     place = keys - 1 if query is None else query
-    if not first <= place < keys:
-        raise InputError("labs.flash_query", query=place, first=first, last=keys - 1)
-    followed = online(one, place - first, tile, backward)
+    if place >= keys:
+        raise InputError("labs.query_range", query=place, last=keys - 1)
+    one = small_head(keys, seed, causal=not all_keys)
+    followed = online(one, place, tile, backward)
     checked = compared(one, tile, backward)
     return Lesson(
         name=NAME,
         before=said("flash_before"),
         sections=lambda say: _sections(say, one, place, followed, checked, tile),
         figures=lambda _: _figures(one, place, followed, checked, tile),
-        after=_after(one, place - first, followed),
+        after=_after(one, place, followed),
         question=said("flash_question"),
         next=going_on(
             NAME, "trace lab flash --tile 1", "trace lab flash --backward", "trace lab gpu", "trace qwen3 --head 2"
@@ -154,9 +155,9 @@ def lesson(
     )
 
 
-def _after(one: Head, row: int, followed: Online) -> tuple[Message, ...]:
+def _after(one: Head, place: int, followed: Online) -> tuple[Message, ...]:
     rescaled = sum(not tile.skipped and 0 < tile.factor < 1 for tile in followed.tiles)
-    apart = float(np.abs(followed.without_rescaling - one.output[row]).max())
+    apart = float(np.abs(followed.without_rescaling - one.output[place]).max())
     found = [said("flash_after_memory"), said("flash_after_rescaled", count=rescaled)]
     if rescaled:
         found.append(said("flash_after_forgotten", apart=figure(apart)))
@@ -225,7 +226,6 @@ def _tiles(say: Words, place: int, followed: Online, tile: int) -> Section:
 
 
 def _end(say: Words, one: Head, place: int, followed: Online) -> Section:
-    row = place - (len(one.k) - len(one.q))
     columns = (
         Column(names=True),
         Column("O"),
@@ -233,7 +233,7 @@ def _end(say: Words, one: Head, place: int, followed: Online) -> Section:
     )
     rows = (
         Row((strong(say("flash_tilewise")), line(vector(followed.output)), cell(followed.lse))),
-        Row((strong(say("flash_at_once")), line(vector(one.output[row])), cell(float(one.lse[row])))),
+        Row((strong(say("flash_at_once")), line(vector(one.output[place])), cell(float(one.lse[place])))),
         Row((strong(say("flash_forgotten")), line(Piece(vector(followed.without_rescaling), Role.FAIL)), ())),
     )
     blocks = (Prose(line(say("flash_end"))), Table(columns, rows))
@@ -242,7 +242,13 @@ def _end(say: Words, one: Head, place: int, followed: Online) -> Section:
 
 def _equal(say: Words, one: Head, checked: Compared, tile: int) -> Section:
     role, mark = (Role.PASS, "✓") if checked.equal else (Role.FAIL, "✗")
-    result = say("flash_equal", rows=checked.rows, output=significant(checked.output), lse=significant(checked.lse))
+    result = say(
+        "flash_equal",
+        rows=checked.rows,
+        queries=len(one.q),
+        output=significant(checked.output),
+        lse=significant(checked.lse),
+    )
     keys = len(one.k)
     kept, whole = min(tile, keys) + one.v.shape[1] + 2, keys + one.v.shape[1] + 2
     blocks = (
@@ -256,7 +262,6 @@ def _equal(say: Words, one: Head, checked: Compared, tile: int) -> Section:
 
 
 def _figures(one: Head, place: int, followed: Online, checked: Compared, tile: int) -> Mapping[str, Any]:
-    row = place - (len(one.k) - len(one.q))
     return {
         "tile_size": tile,
         "keys": len(one.k),
@@ -276,7 +281,7 @@ def _figures(one: Head, place: int, followed: Online, checked: Compared, tile: i
         ],
         "output": numbers(followed.output),
         "lse": number(followed.lse),
-        "reference": {"output": numbers(one.output[row]), "lse": number(float(one.lse[row]))},
+        "reference": {"output": numbers(one.output[place]), "lse": number(float(one.lse[place]))},
         "without_rescaling": numbers(followed.without_rescaling),
         "compared": {
             "queries": checked.rows,

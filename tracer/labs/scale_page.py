@@ -86,12 +86,15 @@ def _after(found: Sequence[scale.Spread], measured: Sequence[scale.RealHead]) ->
     if not measured:
         return (*texts, said("scale_after_motive"))
     ratios = [each.variance / each.d for each in measured]
-    texts.append(said("scale_after_real", low=significant(min(ratios)), high=significant(max(ratios))))
+    if len(ratios) == 1:
+        texts.append(said("scale_after_real_one", ratio=significant(ratios[0])))
+    else:
+        texts.append(said("scale_after_real", low=significant(min(ratios)), high=significant(max(ratios))))
     return (*texts, said("scale_after_motive_real"))
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    return f"{100 * share:.0f}%"
 
 
 # ------------------------------------------------------------------------------------------------------ the page

@@ -18,6 +18,7 @@ from tracer.cli.command import About, Command, Example, Group, Option, language_
 from tracer.cli.conversation import Conversation
 from tracer.cli.ranges import Real, Sizes
 from tracer.cli.values import Device, File, Place, Text, Whole
+from tracer.errors import InputError
 from tracer.texts import Message, message
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ def _attention(ctx: click.Context, /, quiz: bool, **values: Any) -> int:
     if not quiz:
         return _lab("attention")(ctx, **values)
     format, output = values.pop("format"), values.pop("output")
+    if output is not None and format != "json":
+        raise InputError("labs.quiz_to_file")
     options.check_outputs(output)
     from tracer.cli import answers
     from tracer.labs import attention
