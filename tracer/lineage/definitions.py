@@ -45,7 +45,8 @@ class Bridge:
 @dataclass(frozen=True)
 class Definition:
     """All that is given about one project. ``holds`` maps conditions, as code, to the text that says why they
-    hold; ``within`` names the classes and functions whose calls are looked at (empty: all)."""
+    hold; ``within`` names the classes and functions whose calls are looked at (empty: all); ``origins`` are the
+    expressions that values are known to be made by, for a check of the analysis and never for its answer."""
 
     project: str
     files: Mapping[str, str]
@@ -55,6 +56,7 @@ class Definition:
     holds: Mapping[str, str]
     bridges: tuple[Bridge, ...]
     within: frozenset[str]
+    origins: Mapping[str, str]
     digest: str
 
 
@@ -83,6 +85,7 @@ def definition(project: str) -> Definition:
             for each in raw.get("bridges", ())
         ),
         within=frozenset(raw.get("within", ())),
+        origins={name: each["origin"] for name, each in raw["values"].items() if "origin" in each},
         digest=hashlib.sha256(content).hexdigest(),
     )
 

@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -45,11 +45,15 @@ class PathStep:
 
 @dataclass(frozen=True)
 class Definitions:
-    """What ``annotations/anchors/<project>.toml`` says. ``paths``: value → way of computing attention → its hops."""
+    """What ``annotations/anchors/<project>.toml`` says. ``paths``: value → way of computing attention → its hops.
+
+    An anchor's ``scope`` and ``pattern`` may be lists, for layouts of different versions: of all of them exactly one
+    expression has to match.
+    """
 
     project: str
     files: Mapping[str, str]
-    anchors: Mapping[str, Mapping[str, str]]
+    anchors: Mapping[str, Mapping[str, Any]]
     paths: Mapping[str, Mapping[str, tuple[PathStep, ...]]]
     digest: str
 
@@ -69,13 +73,13 @@ class Table:
         return self.files[anchor.file].site(anchor.span, anchor.scope)
 
 
-def definitions(project: str) -> Definitions:
-    """Return the anchor definitions of ``project``."""
-    content = (data.annotations() / "anchors" / f"{project}.toml").read_bytes()
+def definitions(project: str, folder: str = "anchors") -> Definitions:
+    """Return the anchor definitions of ``project``: those that runs probe, or of another ``folder`` of annotations."""
+    content = (data.annotations() / folder / f"{project}.toml").read_bytes()
     raw = tomllib.loads(content.decode("utf-8"))
     paths = {
         value: {way: tuple(PathStep(**step) for step in steps) for way, steps in ways.items()}
-        for value, ways in raw["paths"].items()
+        for value, ways in raw.get("paths", {}).items()
     }
     return Definitions(raw["project"], raw["files"], raw["anchors"], paths, hashlib.sha256(content).hexdigest())
 
@@ -107,8 +111,13 @@ def _find_all(defined: Definitions, files: Mapping[str, SourceFile]) -> dict[str
     anchors = {}
     for id, wanted in defined.anchors.items():
         file = files[wanted["file"]]
-        pattern = Pattern(wanted["pattern"])
-        found = modules[wanted["file"]].find(pattern, wanted["scope"], wanted.get("under"))
+        module, under = modules[wanted["file"]], wanted.get("under")
+        found = [
+            hit
+            for pattern in several(wanted["pattern"])
+            for scope in several(wanted["scope"])
+            for hit in module.find(Pattern(pattern), scope, under)
+        ]
         if len(found) != 1:
             raise _not_one(id, wanted, file, [(f.span.line, f.span.column, f.code) for f in found])
         (hit,) = found
@@ -116,11 +125,16 @@ def _find_all(defined: Definitions, files: Mapping[str, SourceFile]) -> dict[str
     return anchors
 
 
-def _not_one(id: str, wanted: Mapping[str, str], file: SourceFile, found: list[tuple[int, int, str]]) -> Unsupported:
+def several(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the alternatives that a definition gives, one or more."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _not_one(id: str, wanted: Mapping[str, Any], file: SourceFile, found: list[tuple[int, int, str]]) -> Unsupported:
     values: dict[str, object] = {
         "anchor": id,
-        "pattern": wanted["pattern"],
-        "scope": wanted["scope"],
+        "pattern": "\n  ".join(several(wanted["pattern"])),
+        "scope": ", ".join(several(wanted["scope"])),
         "file": file.member,
         "project": file.project,
         "version": file.version,

@@ -1,0 +1,119 @@
+"""``trace source``: the annotated source of a framework: explanations, places, paths of values, one table of all.
+
+Must not know: where anything stands, how it is drawn.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tracer.cli import common, exits, streams, words
+from tracer.cli.command import About, Argument, Command, Example, Option, language_of
+from tracer.cli.values import File, Text
+from tracer.errors import InputError
+from tracer.texts import message
+
+if TYPE_CHECKING:
+    from tracer.records import LayerTrace
+    from tracer.render.terminal.screen import Screen
+
+
+def _source(ctx: click.Context, /, **values: Any) -> int:
+    name = _name(values["names"])
+    _check_alone(values, name)
+    language = language_of(ctx)
+    if values["check"]:
+        return _check(language)
+    from tracer.reading.ask import Asked, page  # reads the annotations and, for most pages, the source
+    from tracer.render.terminal.render import render
+
+    asked = Asked(
+        name=name,
+        framework=values["framework"],
+        listing=values["list"],
+        frameworks=values["frameworks"],
+        layer=_layer(values["trace"]),
+    )
+    surface = _screen()
+    streams.answer(render(page(asked, language, surface.width), surface))
+    return exits.PASSED
+
+
+def _name(names: tuple[str, ...]) -> str | None:
+    """Return what to show; the model's name may stand before it, or alone, or be left out."""
+    rest = names[1:] if names and names[0] in words.MODELS else names
+    if len(rest) > 1:
+        raise InputError("cli.extra_arguments", extra=" ".join(rest[1:]), command="trace source")
+    return rest[0] if rest else None
+
+
+def _check_alone(values: dict[str, Any], name: str | None) -> None:
+    given = [f"--{option}" for option in ("check", "frameworks", "list") if values[option]]
+    if name is not None:
+        given.append(name)
+    if values["framework"] and (values["check"] or values["frameworks"]):
+        given.append("--framework")
+    if len(given) > 1:
+        raise InputError("source_pages.one_question", given=", ".join(given))
+
+
+def _layer(file: Path | None) -> "LayerTrace | None":
+    if file is None:
+        return None
+    from tracer.saved.read import load
+
+    return load(file)
+
+
+def _screen() -> "Screen":
+    from tracer.render.terminal import screen
+
+    if sys.stdout is None:
+        return screen.Screen()
+    return screen.screen(streams.width(), streams.colour(sys.stdout), streams.encoding(), os.environ)
+
+
+def _check(language: str) -> int:
+    from tracer.reading.check import check
+
+    codes = set()
+    for finding in check():
+        streams.answer(f"{finding.text.text(language)}\n")
+        codes.add(exits.UNTESTED if finding.held is None else exits.PASSED if finding.held else exits.FAILED)
+    return next(code for code in (exits.FAILED, exits.UNTESTED, exits.PASSED) if code in codes)
+
+
+COMMAND = Command(
+    "source",
+    about=About(
+        line=message("source_pages.cli"),
+        more=message("source_pages.cli_more"),
+        usage=message("source_pages.cli_usage"),
+        examples=(
+            Example("trace source qwen3", message("source_pages.example")),
+            Example("trace source qwen3 scale --framework nano-vllm", message("source_pages.example_scale")),
+            Example("trace source qwen3 --frameworks", message("source_pages.example_frameworks")),
+            Example("trace source --framework flash-attn --lang zh", message("source_pages.example_kernel")),
+        ),
+    ),
+    callback=_source,
+    params=[
+        Argument(
+            "names",
+            metavar="MODEL [NAME]",
+            nargs=-1,
+            required=False,
+            type=Text(),
+            text=message("source_pages.arg_names"),
+        ),
+        Option("--framework", type=Text(), metavar="NAME[@VERSION]", text=message("source_pages.opt_framework")),
+        Option("--frameworks", is_flag=True, text=message("source_pages.opt_frameworks")),
+        Option("--list", is_flag=True, text=message("source_pages.opt_list")),
+        Option("--check", is_flag=True, text=message("source_pages.opt_check")),
+        Option("--trace", type=File(), metavar="FILE", text=message("source_pages.opt_trace")),
+        *common.options(),
+    ],
+)

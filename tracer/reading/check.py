@@ -1,0 +1,141 @@
+"""Whether everything that is written about the source still holds: places, paths, languages, formulas.
+
+Must not know: command lines.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tracer.errors import InputError, TracerError
+from tracer.lineage.definitions import definition
+from tracer.reading import catalogue, releases
+from tracer.reading.library import Library, cache_folder
+from tracer.reading.releases import Release
+from tracer.source import anchors
+from tracer.source.files import SourceFile
+from tracer.texts import LANGUAGES, Message, message
+
+# What the lesson page promises and these pages deliver.
+PARTS = tuple(f"L{number}" for number in (*range(1, 14), 16, 17, 18, 20, 21, 22, 23))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report: what was checked. ``held`` is None where it could not be checked here."""
+
+    held: bool | None
+    text: Message
+
+
+def check() -> Iterator[Finding]:
+    """Yield a finding for the texts, and for every release that can be read."""
+    yield from _texts()
+    for framework in catalogue.FRAMEWORKS:
+        for release in releases.every(framework):
+            yield from check_release(Library(release, cache_folder()))
+
+
+def check_release(library: Library) -> Iterator[Finding]:
+    """Yield the findings of one release: each place that is not found exactly once, each path that does not hold."""
+    release = library.release
+    try:
+        files = releases.read(release, library.defined.files)
+        _ = library.reader.files
+    except InputError as error:
+        yield Finding(None, message("source_pages.check_absent", release=release.name, why=error.message))
+        return
+    faults = list(_place_faults(library, files))
+    values = definition(release.framework).values
+    for value in values:
+        faults += path_faults(library, value)
+    yield from (_fault(release, fault) for fault in faults)
+    if not faults:
+        counts = {"places": len(library.places), "values": len(values)}
+        yield Finding(True, message("source_pages.check_places", release=release.name, **counts))
+
+
+def _place_faults(library: Library, files: Mapping[str, SourceFile]) -> Iterator[Message]:
+    """Yield an error for each place that is not found exactly once, not for the first one alone."""
+    try:
+        _ = library.table
+    except TracerError:
+        for id, wanted in library.defined.anchors.items():
+            try:
+                anchors.table(replace(library.defined, anchors={id: wanted}), files, None)
+            except TracerError as error:
+                yield error.message
+
+
+def path_faults(library: Library, value: str) -> list[Message]:
+    """Return what is wrong with the path of ``value``: not found, open at its end, or of an unexpected origin."""
+    try:
+        path = library.path(value)
+    except TracerError as error:
+        return [error.message]
+    if path.open_end is not None:
+        return [message("source_pages.fault_open", value=value, why=path.open_end)]
+    expected = definition(library.release.framework).origins.get(value)
+    found = path.steps[0].place.code
+    if expected is not None and not _same_code(expected, found):
+        return [message("source_pages.fault_origin", value=value, expected=expected, found=" ".join(found.split()))]
+    return []
+
+
+def text_faults(
+    lessons: Mapping[str, catalogue.Lesson],
+    formulas: Mapping[str, Mapping[str, Any]],
+    glossary: Mapping[str, Mapping[str, Any]],
+    route: tuple[Mapping[str, Any], ...],
+    places: Mapping[str, frozenset[str]],
+) -> Iterator[Message]:
+    """Yield what is wrong with the texts: a language is missing, a formula or place unknown, a part not covered."""
+    entries: dict[str, Mapping[str, Any]] = {f"formula {id}": entry for id, entry in formulas.items()}
+    entries |= {f"term {id}": entry for id, entry in glossary.items()}
+    entries |= {f"stop {number}": entry for number, entry in enumerate(route, 1)}
+    entries |= {f"lesson {id}": lesson.texts for id, lesson in lessons.items()}
+    for name, entry in entries.items():
+        for language in LANGUAGES:
+            if not _said(entry.get(language)):
+                yield message("source_pages.fault_language", entry=name, language=language)
+    for lesson in lessons.values():
+        for formula in lesson.formulas:
+            if formula not in formulas:
+                yield message("source_pages.fault_formula", lesson=lesson.id, formula=formula)
+        for framework, ids in lesson.places.items():
+            for place in ids:
+                if place not in places.get(framework, frozenset()):
+                    yield message("source_pages.fault_place", lesson=lesson.id, framework=framework, place=place)
+    covered = {part for lesson in lessons.values() for part in lesson.covers}
+    for part in PARTS:
+        if part not in covered:
+            yield message("source_pages.fault_cover", part=part)
+
+
+def _texts() -> Iterator[Finding]:
+    lessons, formulas, glossary = catalogue.lessons(), catalogue.formulas(), catalogue.glossary()
+    route = catalogue.route()
+    places = {name: frozenset(anchors.definitions(name, "reading").anchors) for name in catalogue.FRAMEWORKS}
+    faults = list(text_faults(lessons, formulas, glossary, route, places))
+    yield from (
+        Finding(False, message("source_pages.check_fault", release="annotations", what=fault)) for fault in faults
+    )
+    if not faults:
+        counts = {"lessons": len(lessons), "formulas": len(formulas), "terms": len(glossary), "stops": len(route)}
+        yield Finding(True, message("source_pages.check_texts", **counts, languages=len(LANGUAGES)))
+
+
+def _said(text: object) -> bool:
+    """Whether there is a text, or texts that all say something."""
+    if isinstance(text, Mapping):
+        return bool(text) and all(_said(each) for each in text.values())
+    return isinstance(text, str) and bool(text.strip())
+
+
+def _same_code(one: str, other: str) -> bool:
+    return ast.dump(ast.parse(one, mode="eval")) == ast.dump(ast.parse(f"({other})", mode="eval"))
+
+
+def _fault(release: Release, what: Message) -> Finding:
+    return Finding(False, message("source_pages.check_fault", release=release.name, what=what))
