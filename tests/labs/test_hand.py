@@ -8,6 +8,8 @@ import pytest
 from tracer.errors import InputError
 from tracer.labs import attention
 from tracer.labs.attention import solved
+from tracer.render.terminal.render import render
+from tracer.render.terminal.screen import Screen
 
 
 def rounded(values: object) -> list[float]:
@@ -123,3 +125,11 @@ def test_values_may_come_from_files(tmp_path: Path) -> None:
 )
 def test_what_is_to_be_noticed_is_true_of_these_numbers(options: dict[str, object], saying: str) -> None:
     assert saying in " ".join(attention.lesson(**options).json("en")["after"])
+
+
+def test_of_large_matrices_a_part_is_shown_and_said_to_be_one() -> None:
+    many = {"scores": str([[0] * 64] * 64), "v": str([[0] * 256] * 64)}
+    shown = render(attention.lesson(**many).page("en"), Screen())
+    assert shown.count("Of large matrices the first 16 rows and columns are shown") == 2
+    assert len(shown.splitlines()) < 500
+    assert "Of large matrices" not in render(attention.lesson().page("en"), Screen())

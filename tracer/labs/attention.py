@@ -10,12 +10,14 @@ import numpy as np
 
 from tracer.errors import InputError
 from tracer.labs.figures import (
+    MOST_SHOWN,
     cell,
     computed_factor,
     factor,
     figure,
     formula,
     grid,
+    is_cut,
     named,
     short,
     strong,
@@ -125,6 +127,8 @@ def _given(say: Words, solution: Solution) -> Section:
     values = [named("v", j) for j in range(len(asked.v))]
     matrices.append(grid(formula("V", "[Tk, Dv]"), values, parts, asked.v, write=short))
     blocks.append(Beside(tuple(matrices)))
+    if is_cut(*(x for x in (asked.q, asked.k, asked.v, asked.scores) if x is not None)):
+        blocks.append(Prose(strong(say("cut", most=MOST_SHOWN))))
     return Section("attention_given", "", line(say("heading_given")), tuple(blocks))
 
 
@@ -265,6 +269,8 @@ def _whole(say: Words, solution: Solution) -> Section:
         grid(formula("A", say("rows_sum")), queries, keys, weights, levels=weights, visible=visible),
         grid(formula("O = A·V", "[Tq, Dv]"), queries, parts, head.output, visible=filled, legend=muted(say("legend"))),
     ]
+    if is_cut(weights, head.output):
+        blocks.insert(1, Prose(strong(say("cut", most=MOST_SHOWN))))
     if head.empty_rows:
         rows = ", ".join(map(str, head.empty_rows))
         blocks.append(Prose(line(Piece(say("empty_rows", rows=rows), Role.WARNING))))

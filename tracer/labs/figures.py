@@ -16,6 +16,7 @@ _SMALLEST = 0.5 * 10**-DECIMALS  # what four decimals would show as zero
 _LARGEST = 1e6
 HIDDEN = Piece("·", Role.MASKED)
 BAR = 16
+MOST_SHOWN = 16
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
@@ -80,6 +81,11 @@ def bar(share: float, longest: int = BAR) -> Line:
     return line(Piece("█" * filled, Role.TOKEN), Piece("░" * (longest - filled), Role.MUTED))
 
 
+def is_cut(*values: Floats) -> bool:
+    """Return whether ``grid`` leaves out a part of any of these matrices."""
+    return any(max(each.shape) > MOST_SHOWN for each in values)
+
+
 def grid(
     title: Line,
     rows: Sequence[str],
@@ -91,7 +97,11 @@ def grid(
     visible: Bools | None = None,
     legend: Line = (),
 ) -> Matrix:
-    """Return ``values`` [rows, columns] under their names; what is not ``visible`` is drawn as a dot."""
+    """Return ``values`` [rows, columns] under their names; what is not ``visible`` is drawn as a dot.
+
+    Of a large matrix only the first MOST_SHOWN rows and columns: whoever shows one says so (``is_cut``).
+    """
+    rows, columns = rows[:MOST_SHOWN], columns[:MOST_SHOWN]
     cells = tuple(
         tuple(
             HIDDEN
