@@ -327,3 +327,15 @@ def test_without_its_files_the_error_names_the_command_that_brings_them(
     monkeypatch.setattr(places, "default_folder", lambda: tmp_path)
     with pytest.raises(InputError, match="Bring it with: trace vendor sync nano-vllm"):
         run(make_checkpoint(), 0, prompt(5))
+
+
+def test_files_that_are_not_the_pinned_ones_are_never_run(
+    make_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    there = places.default_folder()
+    shutil.copytree(there / "nano-vllm", tmp_path / "nano-vllm")
+    (changed,) = tmp_path.rglob("layernorm.py")
+    changed.write_text(changed.read_text().replace("x = x.float()", "x = x.float().clone()"))
+    monkeypatch.setattr(places, "default_folder", lambda: tmp_path)
+    with pytest.raises(InputError, match=r"layernorm\.py are not the pinned ones"):
+        run(make_checkpoint(), 0, prompt(5))
