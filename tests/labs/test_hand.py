@@ -131,5 +131,5 @@ def test_of_large_matrices_a_part_is_shown_and_said_to_be_one() -> None:
     many = {"scores": str([[0] * 64] * 64), "v": str([[0] * 256] * 64)}
     shown = render(attention.lesson(**many).page("en"), Screen())
     assert shown.count("Of large matrices the first 16 rows and columns are shown") == 2
-    assert len(shown.splitlines()) < 500
+    assert len(shown.splitlines()) < 700  # 64 keys followed one by one, no 64 × 256 matrices
     assert "Of large matrices" not in render(attention.lesson().page("en"), Screen())
