@@ -8,6 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 import torch
+import transformers
 
 from tests.engines.test_transformers import prompt
 from tracer import data
@@ -98,6 +99,17 @@ def test_the_sides_may_be_named_in_either_order(make_checkpoint: Callable[..., P
     assert (found.first.layer, found.first.name) == (0, "residual")
     assert found.first.b is not None
     assert found.first.b.project == "transformers"
+
+
+def test_where_the_layers_cannot_be_watched_the_page_says_so_and_still_warns(
+    make_checkpoint: Callable[..., Path],
+) -> None:
+    installed = f"transformers@{transformers.__version__}"  # a process of its own
+    found = one(make_checkpoint(), engines=(installed, "nano-vllm"), dtype="float32", layer=1)
+    assert found.first is not None
+    assert (found.first.name, found.before) == ("hidden", ())
+    assert [finding.id for finding in found.findings] == ["residual"]
+    assert "It enters this layer already different, and the layers before it were not watched." in page(found)
 
 
 # ------------------------------------------------------------------------------------------------- in other dtypes

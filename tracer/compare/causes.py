@@ -15,6 +15,7 @@ _LEFT_OUT: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "nanovllm.rope_scaling": (("cos",), ("cos", "sin")),
     "nanovllm.window": (("output",), ("lse", "output")),
     "nanovllm.unread": (("q_norm", "k_norm", "o_proj"), ("q_rope", "k_rope", "q", "k", "o_proj")),
+    RESIDUAL: ((), ()),
 }
 
 
@@ -62,8 +63,8 @@ def _left_out(found: Comparison, trace: LayerTrace) -> list[Finding]:
     names = {pair.name: pair for pair in found.steps}
     result = []
     for warning in trace.warnings:
-        if warning.id not in _LEFT_OUT:
-            continue
+        if warning.id not in _LEFT_OUT or (warning.id == RESIDUAL and found.before):
+            continue  # where the layers were watched, the write itself is the finding
         places, symptoms = _LEFT_OUT[warning.id]
         pairs = [names[name] for name in places if name in names]
         sites = tuple(site for pair in pairs for site in (pair.a, pair.b) if site is not None)

@@ -103,7 +103,9 @@ def _told(say: _Say, found: Comparison) -> list[str]:
             told = [say("parts", unit=unit, **where, **_measures(first))]
         if first not in found.steps and not any(p.distance is not None and p.apart for p in found.steps):
             told.append(say("attention_agrees", layer=found.a.trace.request.layer))
-        return told if found.findings else [*told, say("no_cause")]
+        if any(finding.facts.get("first_difference") for finding in found.findings):
+            return told
+        return [*told, say("enters" if first.name == "hidden" and not found.before else "no_cause")]
     compared = [pair for pair in found.steps if pair.distance is not None]
     if not compared:
         return [say("nothing")]
