@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tracer.lineage.paths import Way
     from tracer.lineage.slicer import Slicer
 
-_FORMAT = 1  # raise it whenever the analysis or its record changes
+_FORMAT = 2  # raise it whenever the analysis or its record changes
 
 
 @dataclass(eq=False)

@@ -76,8 +76,10 @@ def flow(node: cst.FunctionDef | cst.Module | cst.ClassDef) -> Flow:
     if isinstance(node, cst.FunctionDef):
         for param in parameters(node.params):
             walk.bind(env, Definition(param.name.value, Way.PARAMETER, param))
-    body = node.body if isinstance(node, cst.Module) else node.body.body
-    walk.block(body, env, ())
+    if isinstance(node, cst.Module):
+        walk.block(node.body, env, ())
+    else:
+        walk.suite(node.body, env, ())
     made = walk.flow
     made.returns = list({value: (value, tests) for value, tests in made.returns}.values())  # loops are walked twice
     made.attributes = list({each.target: each for each in made.attributes}.values())
@@ -144,29 +146,30 @@ class _Walk:
                 self.read(item.item, env, tests)
                 if item.asname is not None:
                     self._opaque(item.asname.name, env, tests)
-            return self._suite(node.body, env, tests)
+            return self.suite(node.body, env, tests)
         if isinstance(node, cst.Match):
             self.read(node.subject, env, tests)
-            ends = [self._suite(case.body, dict(env), tests) for case in node.cases]
+            ends = [self.suite(case.body, dict(env), tests) for case in node.cases]
             return _merge([env, *ends])
         if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
             self._inner(node, env, tests)
             return env
         return env
 
-    def _suite(self, suite: cst.BaseSuite, env: Env, tests: tuple[Test, ...]) -> Env | None:
+    def suite(self, suite: cst.BaseSuite, env: Env, tests: tuple[Test, ...]) -> Env | None:
+        """Go through the body of a compound statement, also one on the same line."""
         if isinstance(suite, cst.SimpleStatementSuite):
             return self._statement(cst.SimpleStatementLine(suite.body), env, tests)
         return self.block(suite.body, env, tests) if isinstance(suite, cst.IndentedBlock) else env
 
     def _if(self, node: cst.If, env: Env, tests: tuple[Test, ...]) -> Env | None:
         self.read(node.test, env, tests)
-        then = self._suite(node.body, dict(env), (*tests, (node.test, True)))
+        then = self.suite(node.body, dict(env), (*tests, (node.test, True)))
         unless = (*tests, (node.test, False))
         if isinstance(node.orelse, cst.If):
             other = self._if(node.orelse, dict(env), unless)
         elif node.orelse is not None:
-            other = self._suite(node.orelse.body, dict(env), unless)
+            other = self.suite(node.orelse.body, dict(env), unless)
         else:
             other = dict(env)
         return _merge([then, other])
@@ -180,20 +183,20 @@ class _Walk:
                 self._targets(node.target, node.iter, (ANY,), Way.ELEMENT, inside, tests)
             else:
                 self.read(node.test, inside, tests)
-            current = _merge([current, self._suite(node.body, inside, tests)]) or {}
-        return self._suite(node.orelse.body, current, tests) if node.orelse is not None else current
+            current = _merge([current, self.suite(node.body, inside, tests)]) or {}
+        return self.suite(node.orelse.body, current, tests) if node.orelse is not None else current
 
     def _try(self, node: cst.Try | cst.TryStar, env: Env, tests: tuple[Test, ...]) -> Env | None:
-        done = self._suite(node.body, dict(env), tests)
-        ends = [self._suite(node.orelse.body, done, tests) if node.orelse and done is not None else done]
+        done = self.suite(node.body, dict(env), tests)
+        ends = [self.suite(node.orelse.body, done, tests) if node.orelse and done is not None else done]
         for handler in node.handlers:
             inside = _merge([dict(env), done]) or {}
             if handler.name is not None:
                 self._opaque(handler.name.name, inside, tests)
-            ends.append(self._suite(handler.body, inside, tests))
+            ends.append(self.suite(handler.body, inside, tests))
         merged = _merge(ends)
         if node.finalbody is not None:
-            after = self._suite(node.finalbody.body, merged if merged is not None else dict(env), tests)
+            after = self.suite(node.finalbody.body, merged if merged is not None else dict(env), tests)
             return after if merged is not None else None
         return merged
 

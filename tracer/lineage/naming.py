@@ -29,7 +29,7 @@ class Naming:
     def sources(self, d: Demand, node: cst.Name, data: bool, callers: bool) -> list[Source]:
         """Return where the name ``node``, which is ``d``'s, gets its value."""
         if node.value in ("None", "True", "False"):
-            return [End(EndKind.LITERAL, d)]
+            return [] if d.path else [End(EndKind.LITERAL, d)]
         meanings = d.module.meanings(node)
         if not meanings:
             return [End(EndKind.UNKNOWN, d, why=say("unbound", code=node.value))]

@@ -145,10 +145,10 @@ def _points(
 def _shown(slicer: Slicer, at: Demand, edge: Edge, data: bool, before: Demand) -> bool:
     if _hidden(at, data) or _hidden(before, data):
         return False  # inside a function that is looked into only to see which argument goes where
-    if edge.kind is Kind.INNER:
+    if edge.kind in (Kind.INNER, Kind.CALL):
         return data and isinstance(at.node, cst.Call) and not operations.is_tensor_method(at.node)
-    if edge.kind is Kind.CALL or (isinstance(at.node, cst.Dict) and at.path):
-        return not isinstance(at.node, (cst.Name, cst.Dict))
+    if isinstance(at.node, cst.Dict) and at.path:
+        return False  # its entry has just been told
     return edge.kind is not Kind.PARAMETER or not _is_receiver(slicer, at)
 
 

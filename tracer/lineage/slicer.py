@@ -94,9 +94,11 @@ class Slicer:
         if isinstance(node, cst.Subscript):
             return self._subscript(d, node, data)
         if isinstance(node, (cst.SimpleString, cst.ConcatenatedString, cst.BaseNumber, cst.Ellipsis)):
-            return [End(EndKind.LITERAL, d)]
+            return [] if d.path else [End(EndKind.LITERAL, d)]  # a literal has no parts
         if data and isinstance(node, (cst.BinaryOperation, cst.UnaryOperation, cst.AugAssign)):
             return [Edge(part(d, operand), Kind.INNER) for operand in operations.operands(node)]
+        if d.path and not data:
+            return [End(EndKind.UNKNOWN, d, why=say("computed_key", code=operations.short(d.module.code(node))))]
         return [End(EndKind.OPERATION, d)]
 
     def _choice(self, d: Demand, node: cst.IfExp) -> list[Source]:

@@ -11,7 +11,7 @@ from typing import Any
 from tracer.errors import InputError, TracerError
 from tracer.lineage.definitions import definition
 from tracer.reading import catalogue, releases
-from tracer.reading.library import Library, cache_folder
+from tracer.reading.library import Library
 from tracer.reading.releases import Release
 from tracer.source import anchors
 from tracer.source.files import SourceFile
@@ -34,7 +34,7 @@ def check() -> Iterator[Finding]:
     yield from _texts()
     for framework in catalogue.FRAMEWORKS:
         for release in releases.every(framework):
-            yield from check_release(Library(release, cache_folder()))
+            yield from check_release(Library(release))  # no cache: what is kept was true when it was kept
 
 
 def check_release(library: Library) -> Iterator[Finding]:
