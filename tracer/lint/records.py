@@ -1,0 +1,153 @@
+"""What a lint finds: kernels with the origin of their scale and causality, findings, files left out.
+
+Frozen, no behaviour beyond what follows from their own fields. Must not know: syntax trees, output formats.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from tracer.records import Span
+from tracer.texts import Message
+
+
+@dataclass(frozen=True)
+class Place:
+    """A stretch of one of the files read: ``path`` as a reader names it, ``scope`` the dotted class and function."""
+
+    path: str
+    file: Path
+    span: Span
+    scope: str
+    code: str
+
+    @property
+    def short(self) -> str:
+        """``attention.py:70:12``."""
+        return f"{self.path.replace(chr(92), '/').rsplit('/', 1)[-1]}:{self.span.line}:{self.span.column}"
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One step of a value from its origin to the kernel. ``why`` says what was assumed there, None where the source
+    proves it."""
+
+    place: Place
+    binds: str
+    why: Message | None = field(default=None, compare=False)
+
+
+class ScaleStatus(StrEnum):
+    """What the source says of a scale."""
+
+    EQUAL = "equal"  # head_dim**-0.5, however it is written
+    OTHER = "other"  # known, and something else
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One origin of the scale a kernel applies: ``expression`` where it is made, ``normal`` its normal form
+    (``head_dim**-0.5``; None where unknown), ``by_default`` where the kernel computes it itself."""
+
+    status: ScaleStatus
+    expression: str
+    normal: str | None
+    by_default: bool
+    hops: tuple[Hop, ...]
+    why: Message | None = field(default=None, compare=False)
+
+
+class CausalStatus(StrEnum):
+    """What the source says of causality."""
+
+    TRUE = "true"
+    FALSE = "false"
+    DEPENDS = "depends"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Causal:
+    """The causal argument of a kernel, and the conditions it depends on."""
+
+    status: CausalStatus
+    expression: str
+    depends_on: tuple[str, ...]
+    by_default: bool
+    hops: tuple[Hop, ...]
+    why: Message | None = field(default=None, compare=False)
+
+
+class KernelStatus(StrEnum):
+    """How a kernel was judged. Unknown is never right."""
+
+    RIGHT = "right"
+    FAULT = "fault"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One place that computes attention. ``arguments`` are (parameter, code) by the signature named ``signature``."""
+
+    function: str
+    kind: str  # call | explicit
+    place: Place
+    signature: str
+    arguments: tuple[tuple[str, str], ...]
+    scales: tuple[Scale, ...]
+    causal: Causal
+    status: KernelStatus
+
+
+class Severity(StrEnum):
+    """How grave a finding is: an error is wrong, a warning is wrong under a condition that the message names."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fault that the source shows. ``suppressed`` is the reason given beside the code where it was waived."""
+
+    rule: str
+    severity: Severity
+    message: Message = field(compare=False)
+    fix: Message = field(compare=False)
+    place: Place
+    hops: tuple[Hop, ...] = ()
+    suppressed: str | None = None
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A file or folder that was not judged, and why."""
+
+    path: str
+    why: Message
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that one lint found."""
+
+    paths: tuple[str, ...]
+    files: int
+    lines: int
+    kernels: tuple[Kernel, ...]
+    findings: tuple[Finding, ...]
+    skipped: tuple[Skipped, ...]
+
+    @property
+    def open_findings(self) -> tuple[Finding, ...]:
+        """The findings that nobody waived."""
+        return tuple(finding for finding in self.findings if finding.suppressed is None)
+
+    @property
+    def exit_code(self) -> int:
+        """0: no finding and a kernel judged right; 1: a finding; 3: nothing could be judged."""
+        if self.open_findings:
+            return 1
+        return 0 if any(kernel.status is KernelStatus.RIGHT for kernel in self.kernels) else 3

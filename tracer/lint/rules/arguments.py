@@ -1,0 +1,149 @@
+"""Faults of the other arguments: positions mixed up, dropout at inference, a window one key too wide, heads repeated in
+the wrong order.
+
+Must not know: other rules, output.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tracer.lint import names
+from tracer.lint.rules.subject import Fault, Subject
+from tracer.lint.values import Root, RootKind, Value
+
+_BOOLEAN = ("causal", "is_causal", "return_attn_probs", "deterministic", "enable_gqa")
+_NUMBER = ("dropout_p", "softmax_scale", "scale", "softcap")
+_GROUPS = ("n_rep", "num_key_value_groups", "num_groups", "n_groups", "kv_groups", "num_queries_per_kv", "q_per_kv")
+
+
+def positions(subject: Subject) -> Iterator[Fault]:
+    """Yield positional arguments that bear another parameter's name, or are of another parameter's kind."""
+    call = subject.call
+    if call is None:
+        return
+    for place, node in enumerate(call.node.args):
+        if isinstance(node, ast.Starred):
+            return
+        if place >= len(call.names):
+            break
+        wanted, given = call.names[place], _parameter_named(node, call.names)
+        values = (("place", str(place + 1)), ("wanted", wanted), ("signature", call.signature.title))
+        misplaced = bool(given) and given != wanted and not _interchangeable(given, wanted)
+        if misplaced or (isinstance(node, ast.Constant) and _wrong_kind(wanted, node.value)):
+            yield Fault(call.value.of(node), (*values, ("given", ast.unparse(node))))
+
+
+def _parameter_named(node: ast.expr, parameters: tuple[str, ...]) -> str:
+    name = names.stem(node)
+    for known, spelt in (
+        ("cu_seqlen", "cu_seqlens"),
+        ("cu_seq_len", "cu_seqlens"),
+        ("max_seqlen", "max_seqlen"),
+        ("max_length", "max_seqlen"),
+        ("max_seq_len", "max_seqlen"),
+    ):
+        if name.startswith(known):
+            side = "_q" if name.endswith("_q") else "_k" if name.endswith(("_k", "_kv")) else ""
+            return spelt + side if side and spelt + side in parameters else ""
+    return name if name in ("softmax_scale", "dropout_p", "causal", "is_causal") and name in parameters else ""
+
+
+def _interchangeable(given: str, wanted: str) -> bool:
+    """Self-attention gives the lengths of q for k, too."""
+    return given[:-2] == wanted[:-2] and {given[-2:], wanted[-2:]} == {"_q", "_k"} and given.endswith("_q")
+
+
+def _wrong_kind(wanted: str, value: object) -> bool:
+    if wanted in _NUMBER:
+        return isinstance(value, bool)
+    return wanted in _BOOLEAN and isinstance(value, float)
+
+
+def dropout(subject: Subject) -> Iterator[Fault]:
+    """Yield dropout that is not turned off outside training."""
+    call = subject.call
+    if call is None or "dropout_p" not in call.names or _in_training_only(call.value):
+        return
+    filled, _ = call.given("dropout_p")
+    if filled is None:
+        return
+    roots = subject.resolver.roots(filled.value)
+    if any(root.why is not None for root in roots):
+        return
+    active = [root for root in roots if _is_active(root)]
+    if active and not any(_mentions_training(root) for root in roots) and all(_is_active(root) for root in roots):
+        yield Fault(filled.value, (("code", filled.value.code),), active[0].steps)
+
+
+def _is_active(root: Root) -> bool:
+    node = root.value.node
+    if root.kind is RootKind.LITERAL:
+        given = getattr(node, "value", None)
+        return isinstance(given, float) and given > 0
+    return root.kind is RootKind.ATTRIBUTE and isinstance(node, ast.Attribute) and names.is_config(node.value)
+
+
+def _mentions_training(root: Root) -> bool:
+    parts = [root.value.node, *(step.value.node for step in root.steps), *(test.node for test, _ in root.tests)]
+    return any("train" in ast.unparse(part) for part in parts)
+
+
+def _in_training_only(call: Value) -> bool:
+    return any("train" in ast.unparse(test) for test, _ in call.at.tests)
+
+
+def window(subject: Subject) -> Iterator[Fault]:
+    """Yield windows that count the query's own key twice: the kernel's left bound leaves it out."""
+    call = subject.call
+    if call is None or "window_size" not in call.bound:
+        return
+    filled, _ = call.given("window_size")
+    if filled is None:
+        return
+    for root in subject.resolver.roots(replace(filled.value, path=((0, 0),))):
+        node = root.value.node
+        of_config = isinstance(node, ast.Attribute) and names.is_config(node.value)
+        if root.why is None and of_config and names.stem(node) == "sliding_window":
+            yield Fault(filled.value, (("window", root.value.code),), root.steps)
+            return
+
+
+def repeated_heads(subject: Subject) -> Iterator[Fault]:
+    """Yield key/value heads repeated as a whole block, where each is meant to stand beside its copies."""
+    operands = _keys_and_values(subject)
+    for operand in operands:
+        for root in subject.resolver.roots(operand):
+            chain = [root.value, *(step.value for step in root.steps)]
+            for value in chain:
+                found = _block_repeat(value)
+                if found is not None:
+                    yield Fault(found, (("code", found.code),), root.steps)
+                    return
+
+
+def _keys_and_values(subject: Subject) -> list[Value]:
+    if subject.call is not None:
+        filled = [subject.call.given(name)[0] for name in subject.call.names[1:3]]
+        return [each.value for each in filled if each is not None]
+    return [scores.key for scores in subject.explicit.scores] if subject.explicit is not None else []
+
+
+def _block_repeat(value: Value) -> Value | None:
+    node: ast.AST = value.node
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr == "repeat" and any(_is_group(arg) for arg in node.args):
+            return None if _has_new_axis(node.func.value) or len(node.args) > 4 else value.of(node)
+        node = node.func.value
+    return None
+
+
+def _is_group(node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
+        return names.stem(node.left) in names.HEADS and "kv" in names.stem(node.right).replace("key_value", "kv")
+    return names.stem(node) in _GROUPS
+
+
+def _has_new_axis(node: ast.expr) -> bool:
+    text = ast.unparse(node)
+    return "unsqueeze" in text or "None" in text

@@ -1,0 +1,101 @@
+"""Faults of the scale. A scale that the files do not settle is no fault.
+
+Must not know: other rules, output.
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from tracer.lint.algebra import HEAD_DIM, HIDDEN, PER_HEAD, Product
+from tracer.lint.judge import RIGHT_POWER, Applied
+from tracer.lint.rules.subject import Fault, Subject, qwen3
+from tracer.lint.values import Value
+
+
+def hidden_size(subject: Subject) -> Iterator[Fault]:
+    """Yield scales made of hidden_size where head_dim has an origin of its own."""
+    for applied in _every(subject):
+        total, origin = applied.total, applied.total.origin or subject.value
+        powers = dict(total.powers)
+        if (
+            not total.known
+            or total.why is not None
+            or HEAD_DIM in powers
+            or powers.get(HIDDEN, powers.get(PER_HEAD)) is None
+        ):
+            continue
+        own = subject.judge.own_head_dim(origin.at.scope)
+        stated = subject.of_qwen3 or _in_qwen3(origin)
+        if own or (stated and not own):
+            yield Fault(origin, (("normal", total.normal),), total.steps)
+
+
+def derived_head_dim(subject: Subject) -> Iterator[Fault]:
+    """Yield head_dim computed as hidden_size // num_heads where the model's configuration states another."""
+    for applied in _every(subject):
+        origin = applied.total.origin
+        if (
+            origin is None
+            or not applied.total.is_power(HEAD_DIM, RIGHT_POWER)
+            or not (subject.of_qwen3 or _in_qwen3(origin))
+        ):
+            continue
+        if subject.judge.own_head_dim(origin.at.scope) is False:
+            yield Fault(origin, (), applied.total.steps)
+
+
+def power(subject: Subject) -> Iterator[Fault]:
+    """Yield head_dim to another power than -1/2, by itself."""
+    for group in subject.applied:
+        faults = [a for a in group if _head_power(a.total) not in (None, RIGHT_POWER) and not _twice(a)]
+        if group and len(faults) == len(group):
+            applied = faults[0]
+            yield Fault(applied.total.origin or subject.value, (("normal", applied.total.normal),), applied.total.steps)
+
+
+def twice(subject: Subject) -> Iterator[Fault]:
+    """Yield kernels that scale what was scaled already."""
+    for group in subject.applied:
+        if group and all(_twice(each) for each in group):
+            applied = group[0]
+            text = "default" if applied.own.none else ""
+            before = applied.before.origin or subject.value
+            values = (("before", before.code), ("own", applied.own.normal), ("normal", applied.total.normal))
+            yield Fault(subject.value, values, (*applied.before.steps, *applied.own.steps), text)
+
+
+def other_in_qwen3(subject: Subject) -> Iterator[Fault]:
+    """Yield a scale in Qwen3's attention that is known and is no power of head_dim or hidden_size."""
+    if not subject.of_qwen3:
+        return
+    for group in subject.applied:
+        wrong = [a for a in group if a.total.known and a.total.why is None and not _of_sizes(a.total)]
+        if group and len(wrong) == len(group):
+            total = wrong[0].total
+            yield Fault(total.origin or subject.value, (("normal", total.normal),), total.steps)
+
+
+def _of_sizes(product: Product) -> bool:
+    return any(symbol in (HEAD_DIM, HIDDEN, PER_HEAD) for symbol, _ in product.powers)
+
+
+def _every(subject: Subject) -> Iterator[Applied]:
+    for group in subject.applied:
+        yield from group
+
+
+def _head_power(product: Product) -> Fraction | None:
+    """The power of head_dim where the product is nothing else and proven."""
+    if not product.known or product.none or product.why is not None or len(product.powers) != 1:
+        return None
+    symbol, exponent = product.powers[0]
+    return exponent if symbol == HEAD_DIM and abs(product.coefficient - 1) < 1e-9 else None
+
+
+def _twice(applied: Applied) -> bool:
+    own = RIGHT_POWER if applied.own.none else _head_power(applied.own)
+    return own == RIGHT_POWER and _head_power(applied.before) == RIGHT_POWER
+
+
+def _in_qwen3(origin: Value) -> bool:
+    return qwen3(origin.at.scope.cls)
