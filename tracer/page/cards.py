@@ -22,7 +22,8 @@ from tracer.records import LayerTrace, Site
 from tracer.result import Trace
 
 _ROWS, _COLUMNS = 5, 6
-_HEADS = {"H": "head", "K": "kv"}
+_HEADS = ("H", "K")
+_ANGLES = ("cos", "sin")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,11 @@ def everything(layer: LayerTrace) -> list[Produced]:
     found["output"] = Produced("output", "O = A·V", ("T", "H", "D"), kernel.output, kernel.site)
     if kernel.lse is not None:
         found["lse"] = Produced("lse", "lse = m + ln Σ exp(S − m)", ("H", "T"), kernel.lse, kernel.site)
-    return [found[name] for name in in_order(found)]
+    ordered = in_order(found)
+    angles = [name for name in ordered if name in _ANGLES]  # made before the layer, met where they turn Q
+    others = [name for name in ordered if name not in _ANGLES]
+    place = others.index("q_rope") if "q_rope" in others else 0
+    return [found[name] for name in (*others[:place], *angles, *others[place:])]
 
 
 def card_id(name: str) -> str:
@@ -109,7 +114,8 @@ def _marks(number: int, text: str, group: list[tuple[Site, str, str]], cut: int)
             start = span.column - cut if number == span.line else len(text) - len(text.lstrip())
             end = span.end_column - cut if number == span.end_line else len(text)
             found.append((start, end, card))
-    return tuple(sorted(found, key=lambda mark: (mark[0], -mark[1])))
+    by_span = {(start, end): card for start, end, card in reversed(found)}  # the first to name a span has it
+    return tuple((*span, card) for span, card in sorted(by_span.items(), key=lambda item: (item[0][0], -item[0][1])))
 
 
 def _begins(number: int, group: list[tuple[Site, str, str]]) -> tuple[tuple[str, str], ...]:

@@ -22,6 +22,7 @@ from tracer.records import LayerTrace
 from tracer.result import Trace
 
 _SHADES = 4
+_FAINT = 0.3  # numbers below this share of the largest get no colour
 Shades = tuple[tuple[int | None, ...], ...]
 FORMULAS = ("projected", "scores", "row_max", "weights", "output")
 
@@ -212,7 +213,7 @@ def _signed(values: Floats) -> Shades:
     top = float(finite.max()) if finite.size and finite.max() > 0 else 1.0
     with np.errstate(invalid="ignore"):
         steps = np.clip(np.nan_to_num(values / top), -1, 1)
-    shades = np.sign(steps) * np.ceil(np.abs(steps) * (_SHADES + 1) - 1).clip(0)
+    shades = np.sign(steps) * np.ceil((np.abs(steps) - _FAINT) / (1 - _FAINT) * _SHADES).clip(0)
     return tuple(tuple(int(step) for step in row) for row in shades)
 
 

@@ -98,7 +98,8 @@ def _largest(values: Floats) -> float:
 
 
 def data(trace: Trace, part: Part, names: tuple[Shown, ...], window: Window, where: str) -> dict[str, object]:
-    """Return what a click computes from: decimal strings, each the shortest that gives the very number back.
+    """Return what a click computes from: decimal strings, each the shortest that gives the very number back; a row of a
+    matrix is one string, with blanks between.
 
     ``rounding`` says which type a string is to be read as: the type the run used, or float64.
     """
@@ -125,7 +126,9 @@ def data(trace: Trace, part: Part, names: tuple[Shown, ...], window: Window, whe
         "total": _exact(part.total),
         "kernel": write(part.kernel),
         "outside": _exact(part.outside),
-        "rest": [] if window.keys == slice(0, window.tk) else [_exact(row) for row in part.rest],
+        "rest": []
+        if window.keys == slice(0, window.tk)
+        else [" ".join(f"{value:.12g}" for value in row) for row in part.rest],
     }
 
 
@@ -133,7 +136,7 @@ def _exact(values: Floats) -> list[str]:
     return [repr(float(value)) for value in values]
 
 
-def _writer(dtype: str) -> Callable[[Floats], list[list[str]]]:
+def _writer(dtype: str) -> Callable[[Floats], list[str]]:
     if dtype == "F64":
-        return lambda values: [_exact(row) for row in values]
-    return lambda values: [[str(np.float32(value)) for value in row] for row in values]
+        return lambda values: [" ".join(_exact(row)) for row in values]
+    return lambda values: [" ".join(map(str, row)) for row in values.astype(np.float32)]

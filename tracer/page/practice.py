@@ -144,13 +144,13 @@ def _weigh(trace: Trace, row: Row, names: tuple[Shown, ...], components: int, wh
     inputs = tuple(alike(f"V[{e}]") for e in range(v.shape[1]))
     given = Figure(
         f"given-{row.query}",
-        _say("real_title", **figures),
+        _say("real_caption_given"),
         (_say("real_column_key"), alike("S"), *inputs),
         tuple((_key(names[key]), (_text(row.scores[key]), *(_text(value) for value in v[key]))) for key in keys),
     )
     answer = Figure(
         f"answer-{row.query}",
-        _say("real_title", **figures),
+        _say("real_caption_answer"),
         (_say("real_column_key"), alike("S − m"), alike("exp(S − m)"), alike("A")),
         tuple(
             (

@@ -4,19 +4,21 @@ Must not know: HTML.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from tracer.page import cards, grids, practice, route, scaling, wrong
 from tracer.page.cards import card_id
 from tracer.page.head import MODEL, head_page
 from tracer.page.overview import overview_page
-from tracer.page.record import Page, Section
+from tracer.page.record import Page, Pictures, Section
 from tracer.page.sheet import Both, Chapter, Heading, Pair, Paragraph, Part, Report, both
 from tracer.page.tokens import Shown, shown
 from tracer.page.window import Window, window
 from tracer.result import Trace
 
 WINDOW = 64
-_WALKED = 12
+_WALKED = 16
+_MOST_FOR_HEADS = 1024  # measuring all heads takes time with the square of the tokens
 _HEADS_SECTIONS = ("worth", "heads", "pictures")
 
 
@@ -132,8 +134,18 @@ def _temperature(trace: Trace, names: tuple[Shown, ...], query: int) -> tuple[Pa
 
 
 def _heads(trace: Trace) -> tuple[Part, ...]:
+    if len(trace.layer.tokens) > _MOST_FOR_HEADS:
+        return ()
     pages = overview_page([trace.layer], "en"), overview_page([trace.layer], "zh")
-    return (Paragraph(both("heads_lead", head=trace.head)), *_of(pages, *_HEADS_SECTIONS))
+    lead = Paragraph(both("heads_lead", head=trace.head))
+    return (lead, *map(_unlegended, _of(pages, *_HEADS_SECTIONS)), Paragraph(both("map_legend")))
+
+
+def _unlegended(part: Part) -> Part:
+    """Return ``part``; without its legend where that explains how a terminal draws pictures."""
+    if isinstance(part, Pair) and isinstance(part.en, Pictures) and isinstance(part.zh, Pictures):
+        return Pair(replace(part.en, legend=()), replace(part.zh, legend=()))
+    return part
 
 
 def _where(trace: Trace) -> str:

@@ -89,11 +89,13 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A stretch of a code line: its text, its kind for highlighting, and the card it leads to (empty: none)."""
+    """A stretch of a code line: its text, its kind for highlighting, the card it leads to (empty: none), and how many
+    marked expressions it lies in."""
 
     text: str
     kind: str
     card: str
+    depth: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,7 @@ class Wrong:
     bars_title: Both | None
     outputs: tuple[tuple[Both, tuple[str, ...]], ...]
     verdict: Both
-    caught: bool
+    caught: Both | None  # by how many checks
     checks: tuple[Block, Block]  # Verdicts, English and Chinese
     cite: str
 

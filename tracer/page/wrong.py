@@ -18,6 +18,7 @@ from tracer.records import Check, Status
 from tracer.result import Trace
 
 _KEYS, _DIMENSIONS, _PICTURE = 8, 6, 24
+_LEAST = 1e-4  # a weight that would be written 0.0000 is no row of the comparison
 # The checks that only read what the kernel was told.
 _TOLD = ("scale.value", "causal.flag")
 _INSTEAD = {
@@ -62,7 +63,7 @@ def _wrong(trace: Trace, each: Counterexample, names: tuple[Shown, ...], where: 
             (both("output_after"), _outputs(each.wrong.output[each.row])),
         ),
         verdict=_verdict(each),
-        caught=bool(each.caught_by),
+        caught=_count(each),
         checks=(_failed(each.caught_by, "en"), _failed(each.caught_by, "zh")),
         cite=f"{where} · counterexample {each.id}",
     )
@@ -114,7 +115,8 @@ def _entropy(weights: Floats) -> float:
 def _bars(each: Counterexample, names: tuple[Shown, ...]) -> Bars:
     before, after = each.right.weights[each.row], each.wrong.weights[each.row]
     size = np.nan_to_num(before, nan=1.0) + np.nan_to_num(after, nan=1.0)
-    keys = sorted(int(key) for key in np.argsort(-size, kind="stable")[:_KEYS])
+    heavy = [int(key) for key in np.argsort(-size, kind="stable")[:_KEYS] if size[key] >= _LEAST]
+    keys = sorted(heavy or [each.row])
     rows = tuple(
         (token_name(names[key]), _text(before[key]), _share(before[key]), _text(after[key]), _share(after[key]))
         for key in keys
@@ -155,6 +157,11 @@ def _verdict(each: Counterexample) -> Both:
         return both("caught_none") if each.changes else both("caught_nothing_to_catch")
     told = [check.id for check in each.checks if check.id in _TOLD and check.status is Status.PASS]
     return both("caught", checks=", ".join(check.id for check in caught), told=", ".join(told) or "—")
+
+
+def _count(each: Counterexample) -> Both | None:
+    count = len(each.caught_by)
+    return both("caught_count_one" if count == 1 else "caught_count", count=count) if count else None
 
 
 def _failed(caught: tuple[Check, ...], language: str) -> Block:

@@ -25,9 +25,10 @@ _KINDS: tuple[tuple[_TokenType, str], ...] = (
 def stretches(line: ListedLine) -> tuple[Stretch, ...]:
     """Return the line cut wherever its highlighting or the expression it leads to changes."""
     kinds = _by_letter(line.code)
-    cards = [""] * len(line.code)
-    for start, end, card in line.marks:  # inner ones come later and win
-        cards[start:end] = [card] * (min(end, len(cards)) - start)
+    cards = [("", 0)] * len(line.code)
+    for start, end, card in line.marks:  # inner ones come later and win; of equal ones the first
+        for place in range(start, min(end, len(cards))):
+            cards[place] = (card, cards[place][1] + 1)
     return tuple(_runs(line.code, kinds, cards))
 
 
@@ -43,10 +44,10 @@ def _kind(found: _TokenType) -> str:
     return next((name for token, name in _KINDS if token is found or token in found.split()), "")
 
 
-def _runs(code: str, kinds: list[str], cards: list[str]) -> Iterator[Stretch]:
+def _runs(code: str, kinds: list[str], cards: list[tuple[str, int]]) -> Iterator[Stretch]:
     start = 0
     for place in range(1, len(code) + 1):
         if place == len(code) or (kinds[place], cards[place]) != (kinds[start], cards[start]):
             if code:
-                yield Stretch(code[start:place], kinds[start], cards[start])
+                yield Stretch(code[start:place], kinds[start], *cards[start])
             start = place

@@ -1,6 +1,7 @@
 """Small pictures of weights as SVG path data, one path a shade. Must not know: what is drawn."""
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 _STEPS = 8
 _LEAST = 0.01
@@ -14,10 +15,12 @@ def cells(values: Sequence[Sequence[float | None]]) -> Mapping[str, str]:
     """
     paths: dict[str, list[str]] = {}
     for y, row in enumerate(values):
-        for x, value in enumerate(row):
-            name = _class(value)
+        x = 0
+        for name, run in groupby(map(_class, row)):
+            width = len(list(run))
             if name:
-                paths.setdefault(name, []).append(f"M{x} {y}h1v1h-1z")
+                paths.setdefault(name, []).append(f"M{x} {y}h{width}v1h-{width}z")
+            x += width
     return {name: "".join(parts) for name, parts in sorted(paths.items())}
 
 

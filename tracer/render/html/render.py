@@ -6,12 +6,12 @@ Nothing is computed here, and every text is escaped by the template engine. Must
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from tracer.page.sheet import Both, Report, both
 from tracer.render.html.code import stretches
@@ -21,7 +21,7 @@ from tracer.texts import catalogue
 _HERE = Path(__file__).parent
 # In a data block these could end it, or be read as markup by something that looks at the text alone.
 _ACTIVE = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
-_SHADE = "yxwu0abcd"  # the class of a shade from −4 to 4
+_SHADE = ("y", "x", "w", "u", "", "a", "b", "c", "d")  # the class of a shade from −4 to 4
 
 
 def render(report: Report) -> str:
@@ -55,7 +55,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(kind=_kind, data=_data, shade=_shade, stretches=stretches, cells=cells)
+    environment.filters.update(kind=_kind, data=_data, shaded=_shaded, stretches=stretches, cells=cells)
     environment.globals.update(text=both, panel_texts=_panel_texts, Both=Both, zip=zip)
     return environment
 
@@ -70,8 +70,14 @@ def _data(value: Mapping[str, Any]) -> Markup:
     return Markup(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).translate(_ACTIVE))
 
 
-def _shade(shade: int | None) -> str:
-    return "h" if shade is None else _SHADE[shade + 4]
+def _shaded(texts: Sequence[str], shades: Sequence[int | None]) -> Markup:
+    """Return a row of cells. There are tens of thousands of them: end tags, quotes and the absent class are left out."""
+    return Markup("".join(_cell(text, shade) for text, shade in zip(texts, shades, strict=True)))
+
+
+def _cell(text: str, shade: int | None) -> str:
+    name = "" if shade is None else _SHADE[shade + 4]
+    return f"<td class={name}>{escape(text)}" if name else f"<td>{escape(text)}"
 
 
 def _panel_texts() -> dict[str, Both]:
@@ -80,4 +86,7 @@ def _panel_texts() -> dict[str, Both]:
     return {name: both(name, **_PLACEHOLDERS.get(name, {})) for name in names}
 
 
-_PLACEHOLDERS: Mapping[str, Mapping[str, object]] = {"panel_others": {"count": "#"}, "panel_digits": {"decimals": "#"}}
+_PLACEHOLDERS: Mapping[str, Mapping[str, object]] = {
+    "panel_others": {"count": "#"},
+    "panel_digits": {"products": "#1", "results": "#2"},
+}

@@ -33,6 +33,7 @@
   // ------------------------------------------------------------------------------------------------- numbers
   const source = byId("data");
   const data = source ? JSON.parse(source.textContent) : null;
+  if (data) for (const name of ["q", "k", "v", "kernel", "rest"]) data[name] = data[name].map((row) => row.split(" "));
   const PRODUCT = 10, RESULT = 8;
   const fixed = (value, decimals) => {
     if (Number.isNaN(value)) return "NaN";
@@ -62,7 +63,7 @@
 
   // --------------------------------------------------------------------------------------------------- panel
   const panel = byId("panel"), body = byId("panel-body");
-  const heading = (symbol, index, ...rest) => make("p", { class: "result" }, make("strong", {}, `${symbol}[${index}]`), " ", ...rest);
+  const heading = (symbol, index, value, ...rest) => make("p", { class: "result" }, make("strong", {}, `${symbol}[${index}]${value ? ` = ${value}` : ""}`), " ", ...rest);
   const line = (label, value, name) => {
     const result = make("output", name ? { "data-result": name } : {}, value);
     return make("p", { class: "result" }, label, " ", make("strong", {}, result));
@@ -70,9 +71,9 @@
   const table = (titles, rows) => {
     const head = make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title)));
     const lines = rows.map((cells) => make("tr", {}, make("th", { scope: "row" }, ...[cells[0]].flat()), ...cells.slice(1).map((cell) => make("td", {}, cell))));
-    return make("table", { class: "grid terms" }, make("thead", {}, head), make("tbody", {}, ...lines));
+    return make("div", { class: "scroll", tabindex: 0, role: "region", "aria-labelledby": "panel-title" }, make("table", { class: "grid terms" }, make("thead", {}, head), make("tbody", {}, ...lines)));
   };
-  const digits = () => make("p", { class: "small" }, word("panel_digits", { "#": `${PRODUCT} / ${RESULT}` }));
+  const digits = () => make("p", { class: "small" }, word("panel_digits", { "#1": PRODUCT, "#2": RESULT }));
   const about = (i, j) => ["(", word("panel_query"), ` ${rowAt(i)} `, token(rowAt(i)), " × ", word("panel_key"), ` ${keyAt(j)} `, token(keyAt(j)), ")"];
   const dot = (i, j) => {
     const each = products(i, j);
@@ -87,16 +88,16 @@
   const explain = {
     s(i, j) {
       const seen = visible(i, j);
-      return [heading("S", `${rowAt(i)}, ${keyAt(j)}`, ...about(i, j)), ...dot(i, j), seen ? line("S", fixed(score(i, j), RESULT), "score") : make("p", {}, word("panel_hidden")), digits()];
+      return [heading("S", `${rowAt(i)}, ${keyAt(j)}`, seen ? fixed(score(i, j), RESULT) : "", ...about(i, j)), ...dot(i, j), seen ? line("S", fixed(score(i, j), RESULT), "score") : make("p", {}, word("panel_hidden")), digits()];
     },
     m(i, j) {
-      return [heading("M", `${rowAt(i)}, ${keyAt(j)}`, ...about(i, j)), make("p", {}, word(visible(i, j) ? "panel_visible" : "panel_not_visible"))];
+      return [heading("M", `${rowAt(i)}, ${keyAt(j)}`, visible(i, j) ? "0" : "−∞", ...about(i, j)), make("p", {}, word(visible(i, j) ? "panel_visible" : "panel_not_visible"))];
     },
     r(i, column) {
       const keys = keysOf(i);
       if (!keys.length) return [make("p", {}, word("panel_empty_row"))];
       const rows = keys.map((j) => [[`${keyAt(j)} `, token(keyAt(j))], fixed(score(i, j), RESULT), fixed(share(i, j), RESULT)]);
-      const lines = [heading("m", rowAt(i)), table([word("panel_key"), "S", "exp(S − m)"], rows)];
+      const lines = [heading("m, Σ", rowAt(i), "", word("panel_query"), ` ${rowAt(i)} `, token(rowAt(i))), table([word("panel_key"), "S", "exp(S − m)"], rows)];
       const others = data.tk > data.k.length && numbers.outside[i] > 0 ? numbers.outside[i] * numbers.total[i] : 0;
       if (others > 0) lines.push(line(word("panel_others", { "#": data.tk - data.k.length }), fixed(others, RESULT)));
       lines.push(make("p", {}, "m: ", word("panel_max")), line("m", fixed(numbers.max[i], RESULT), "max"));
@@ -105,19 +106,19 @@
     },
     e(i, j) {
       if (!visible(i, j)) return explain.s(i, j);
-      return [heading("E", `${rowAt(i)}, ${keyAt(j)}`, ...about(i, j)), ...chain(i, j), digits()];
+      return [heading("E", `${rowAt(i)}, ${keyAt(j)}`, fixed(share(i, j), RESULT), ...about(i, j)), ...chain(i, j), digits()];
     },
     a(i, j) {
-      if (j >= data.k.length) return [heading("A", rowAt(i)), line(word("panel_others", { "#": data.tk - data.k.length }), fixed(numbers.outside[i], RESULT), "weight")];
+      if (j >= data.k.length) return [heading("A", `${rowAt(i)}, …`, fixed(numbers.outside[i], RESULT)), line(word("panel_others", { "#": data.tk - data.k.length }), fixed(numbers.outside[i], RESULT), "weight")];
       if (!visible(i, j)) return explain.s(i, j);
-      return [heading("A", `${rowAt(i)}, ${keyAt(j)}`, ...about(i, j)), ...chain(i, j), line("Σ", fixed(numbers.total[i], RESULT)), line("A = E / Σ", fixed(weight(i, j), RESULT), "weight"), digits()];
+      return [heading("A", `${rowAt(i)}, ${keyAt(j)}`, fixed(weight(i, j), RESULT), ...about(i, j)), ...chain(i, j), line("Σ", fixed(numbers.total[i], RESULT)), line("A = E / Σ", fixed(weight(i, j), RESULT), "weight"), digits()];
     },
     o(i, e) {
       const keys = keysOf(i), rest = numbers.rest.length ? numbers.rest[i][e] : 0;
       const rows = keys.map((j) => [[`${keyAt(j)} `, token(keyAt(j))], fixed(weight(i, j), PRODUCT), shown(data.v[j][e]), fixed(weight(i, j) * numbers.v[j][e], PRODUCT)]);
       if (rest) rows.push([word("panel_others", { "#": data.tk - data.k.length }), fixed(numbers.outside[i], PRODUCT), "", fixed(rest, PRODUCT)]);
       const value = total(keys.map((j) => weight(i, j) * numbers.v[j][e])) + rest;
-      const start = heading("O", `${rowAt(i)}, ${e}`, word("panel_query"), ` ${rowAt(i)} `, token(rowAt(i)));
+      const start = heading("O", `${rowAt(i)}, ${e}`, fixed(value, RESULT), word("panel_query"), ` ${rowAt(i)} `, token(rowAt(i)));
       if (!keys.length && !rest) return [start, make("p", {}, word("panel_empty_row"))];
       return [start, table([word("panel_key"), "A", `V[·, ${e}]`, word("panel_product")], rows), line(word("panel_sum"), fixed(value, RESULT), "output"),
         line(word("panel_kernel"), shown(data.kernel[i][e]), "kernel"), line(word("panel_apart"), fixed(numbers.kernel[i][e] - value, PRODUCT)), digits()];
@@ -127,7 +128,7 @@
     v: (j, e) => captured("V", keyAt(j), e, data.v[j][e], "c-v"),
   };
   const captured = (symbol, position, d, text, card) => [
-    heading(symbol, `${position}, ${d}`, token(position)), line(word("panel_exact"), shown(text), "exact"),
+    heading(symbol, `${position}, ${d}`, "", token(position)), line(word("panel_exact"), shown(text), "exact"),
     make("p", {}, word("panel_captured"), " ", make("a", { href: `#${card}` }, make("code", {}, card.slice(2)))),
   ];
 
@@ -200,30 +201,31 @@
   window.addEventListener("afterprint", () => { for (const [each, name] of opened.splice(0)) { each.open = false; if (name) each.setAttribute("name", name); } });
 
   // --------------------------------------------------------------------------------------------- temperature
-  const slider = byId("temperature");
+  const slider = byId("lens");
   if (slider && data) {
-    const select = byId("temperature-query");
+    const select = byId("lens-query");
     data.q.forEach((_, i) => select.append(make("option", { value: i }, `${rowAt(i)} ${data.tokens[String(rowAt(i))]}`)));
     select.value = String(data.q.length - 1);
     const draw = () => {
       const temperature = 10 ** (slider.value / 2), i = Number(select.value), keys = keysOf(i);
       const shares = keys.map((j) => Math.exp((score(i, j) - numbers.max[i]) / temperature)), sum = total(shares);
-      byId("temperature-value").textContent = temperature.toFixed(2);
+      byId("lens-value").textContent = temperature.toFixed(2);
       const ranked = keys.map((j, at) => [j, shares[at] / sum]).sort((a, b) => b[1] - a[1]).slice(0, 12).sort((a, b) => a[0] - b[0]);
-      byId("temperature-bars").replaceChildren(...ranked.map(([j, value]) => {
+      byId("lens-bars").replaceChildren(...ranked.map(([j, value]) => {
         const meter = make("progress", { max: 1, value, "aria-label": `A[${rowAt(i)}, ${keyAt(j)}]` });
         return make("tr", {}, make("th", { scope: "row" }, make("span", { class: "pos" }, `${keyAt(j)} `), token(keyAt(j))), make("td", { class: "num" }, fixed(value, 4)), make("td", {}, meter));
       }));
       const entropy = total(shares.map((value) => value / sum).filter((value) => value > 0).map((value) => -value * Math.log(value)));
-      byId("temperature-entropy").textContent = fixed(entropy, 4);
+      byId("lens-entropy").textContent = fixed(entropy, 4);
     };
     slider.addEventListener("input", draw);
     select.addEventListener("change", draw);
-    byId("temperature-reset").addEventListener("click", () => { slider.value = "0"; draw(); });
+    byId("lens-reset").addEventListener("click", () => { slider.value = "0"; draw(); });
     draw();
   }
 
   // -------------------------------------------------------------------------------------------------- citing
+  for (const quote of document.querySelectorAll(".cite .quote")) quote.after(" ", make("button", { type: "button", class: "copy" }, word("copy")));
   document.addEventListener("click", (event) => {
     const button = event.target.closest?.("button.copy");
     if (!button) return;
