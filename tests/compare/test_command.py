@@ -27,7 +27,7 @@ def _english(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_that_part_end_with_1_and_the_page_fits_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert trace("--engines", "transformers,nano-vllm") == 1
     out = capsys.readouterr().out
-    assert "they part at residual beside the first norm, layer 0" in out
+    assert "they part at “residual beside the first norm”, layer 0" in out
     assert max(len(line) for line in out.splitlines()) <= 80
 
 

@@ -220,7 +220,7 @@ def test_nano_vllm_with_a_kernel_that_it_never_calls_is_refused(make_checkpoint:
 
 def test_the_page_says_where_and_why(single: Comparison) -> None:
     text = page(single)
-    assert "✗ they part at residual beside the first norm, layer 0" in text
+    assert "✗ they part at “residual beside the first norm”, layer 0" in text
     assert "The attention of layer 0 itself agrees." in text
     assert "The residual was overwritten while it was still in use." in text
     assert "torch's counter of writes to it at 0 before and 2 after" in text
@@ -229,7 +229,7 @@ def test_the_page_says_where_and_why(single: Comparison) -> None:
 
 def test_the_page_is_there_in_chinese(single: Comparison) -> None:
     text = page(single, "zh")
-    assert "在第 0 层的 第一个 norm 旁的残差 处分叉" in text
+    assert "在第 0 层的「第一个 norm 旁的残差」处分叉" in text
     assert "残差在仍被使用时被覆盖了" in text
 
 
