@@ -71,7 +71,7 @@ def _data(value: Mapping[str, Any]) -> Markup:
 
 
 def _shaded(texts: Sequence[str], shades: Sequence[int | None]) -> Markup:
-    """Return a row of cells. There are tens of thousands of them: end tags, quotes and the absent class are left out."""
+    """Return a row of cells. They are tens of thousands: end tags, quotes and an absent class are left out."""
     return Markup("".join(_cell(text, shade) for text, shade in zip(texts, shades, strict=True)))
 
 
