@@ -4,6 +4,7 @@ Everything in a table can be computed again from other tables, within the roundi
 not know: source files, HTML.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -235,7 +236,15 @@ def _where(visible: Bools, shades: Shades) -> Shades:
 # ------------------------------------------------------------------------- how far the rounded numbers carry
 
 
+def _at_most(value: float) -> str:
+    """Return ``value`` rounded up to one digit: what it stays within."""
+    if value == 0:
+        return "0"
+    step = 10.0 ** math.floor(math.log10(value))
+    return significant(math.ceil(value / step) * step, 1)
+
+
 def _checked(part: Part, head: Head) -> Both:
     """Return how far numbers recomputed from the rounded tables lie from the tables."""
     apart = recomputed(part, head.scale)
-    return both("recomputed", decimals=WALK_DECIMALS, **{name: significant(value, 1) for name, value in apart.items()})
+    return both("recomputed", decimals=WALK_DECIMALS, **{name: _at_most(value) for name, value in apart.items()})

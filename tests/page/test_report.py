@@ -1,0 +1,241 @@
+"""The report: the same in both languages, every figure of it computed, every number recomputable."""
+
+import re
+import tomllib
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.invented_trace import invented
+from tracer import data
+from tracer.page.practice import worked
+from tracer.page.record import plain
+from tracer.page.report import report
+from tracer.page.sheet import Both, Numbers, Practice, Report, Source, Wrong
+from tracer.page.sheet import Path as ValuePath
+from tracer.result import Trace, look_at
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return look_at(invented(24), 2)
+
+
+@pytest.fixture(scope="module")
+def made(trace: Trace) -> Report:
+    return report(trace, "en")
+
+
+def parts(made: Report, kind: type) -> list[Any]:
+    return [part for chapter in made.chapters for part in chapter.parts if isinstance(part, kind)]
+
+
+def everything(record: object) -> list[object]:
+    """All records inside ``record``."""
+    if is_dataclass(record) and not isinstance(record, type):
+        return [record, *(inner for field in fields(record) for inner in everything(getattr(record, field.name)))]
+    if isinstance(record, tuple):
+        return [inner for item in record for inner in everything(item)]
+    return []
+
+
+# ------------------------------------------------------------------------------------------------- two languages
+
+
+def test_every_sentence_has_two_languages(made: Report) -> None:
+    said = [both for both in everything(made) if isinstance(both, Both)]
+    assert len(said) > 300
+    for both in said:
+        assert bool(both.en) == bool(both.zh)
+        if plain(both.en) != plain(both.zh):
+            assert not re.search(r"[一-鿿]", re.sub(r"西|喵", "", plain(both.en))), plain(both.en)
+
+
+def test_the_first_language_changes_nothing_but_the_order(trace: Trace, made: Report) -> None:
+    other = report(trace, "zh")
+    assert (made.language, other.language) == ("en", "zh")
+    assert made.title == other.title
+
+
+def test_every_practice_text_is_used(made: Report) -> None:
+    texts = tomllib.loads((data.annotations() / "texts" / "practice.toml").read_text(encoding="utf-8"))
+    (practice,) = parts(made, Practice)
+    assert len(practice.questions) == 10
+    said = {plain(both.en) for both in everything(made) if isinstance(both, Both)}
+    plainly = {name: entry["en"] for name, entry in texts.items() if "{" not in entry["en"] and "`" not in entry["en"]}
+    assert [name for name, text in plainly.items() if text not in said] == []
+
+
+# -------------------------------------------------------------------------------------------------- the numbers
+
+
+def test_the_head_is_shown_element_by_element(made: Report) -> None:
+    (numbers,) = parts(made, Numbers)
+    assert [grid.id for grid in numbers.grids] == ["q", "kt", "s", "m", "r", "e", "a", "v", "o"]
+    for grid in numbers.grids:
+        assert len(grid.texts) == len(grid.shades) == len(grid.rows)
+        assert {len(row) for row in (*grid.texts, *grid.shades)} == {len(grid.columns)}
+
+
+def test_visibility_is_no_number_and_hidden_scores_are_none(made: Report, trace: Trace) -> None:
+    (numbers,) = parts(made, Numbers)
+    by_id = {grid.id: grid for grid in numbers.grids}
+    seen = trace.reference.visibility.rows(0, 24)
+    assert np.array_equal(np.array(by_id["m"].texts) == "✓", seen)
+    for id in ("m", "s", "e", "a"):
+        assert np.array_equal(np.array(by_id[id].texts) != "·", seen)
+
+
+def test_every_table_follows_from_the_rounded_ones_before_it(made: Report, trace: Trace) -> None:
+    (numbers,) = parts(made, Numbers)
+    by_id = {
+        grid.id: np.array([[0.0 if text in "·✓" else number(text) for text in row] for row in grid.texts])
+        for grid in numbers.grids
+    }
+    seen = trace.reference.visibility.rows(0, 24)
+    stated = _stated(numbers)
+    again = {
+        "s": np.where(seen, by_id["q"] @ by_id["kt"] * trace.reference.scale, 0.0),
+        "e": np.where(seen, np.exp(by_id["s"] - by_id["r"][:, :1]), 0.0),
+        "a": by_id["e"] / by_id["r"][:, 1:2],
+        "o": by_id["a"] @ by_id["v"],
+    }
+    for id, values in again.items():
+        assert np.abs(values - by_id[id]).max() <= stated[id]
+        assert stated[id] < 0.005
+
+
+def number(text: str) -> float:
+    return float(text.replace("−", "-"))
+
+
+def _stated(numbers: Numbers) -> dict[str, float]:
+    found = re.findall(r"([SEAO]) within ([\d.e−]+)", plain(numbers.checked.en))
+    return {symbol.lower(): number(text.rstrip(".")) for symbol, text in found}
+
+
+def test_the_data_for_clicks_give_the_very_numbers_back(made: Report, trace: Trace) -> None:
+    (numbers,) = parts(made, Numbers)
+    for name, values in (("q", trace.reference.q), ("k", trace.reference.k), ("v", trace.reference.v)):
+        rows = [[np.float32(text) for text in row.split(" ")] for row in numbers.data[name]]  # type: ignore[attr-defined]
+        assert np.array_equal(np.array(rows, dtype=np.float64), values)
+    assert [float(text) for text in numbers.data["row_max"]] == trace.reference.row_max.tolist()  # type: ignore[attr-defined]
+
+
+def test_a_long_prompt_shows_a_stated_window_and_what_is_left_out_of_it() -> None:
+    trace = look_at(invented(40), 2)
+    (numbers,) = parts(report(trace, "en", size=8), Numbers)
+    assert numbers.stated is not None
+    assert "queries 32–39 of 40 and keys 32–39 of 40" in plain(numbers.stated.en)
+    weights = next(grid for grid in numbers.grids if grid.id == "a")
+    assert plain(weights.columns[-1].text.en) == "elsewhere"
+    for row in weights.texts:
+        assert sum(number(text) for text in row if text != "·") == pytest.approx(1, abs=1e-3)
+    rest = np.array([[float(text) for text in row.split()] for row in numbers.data["rest"]])  # type: ignore[attr-defined]
+    inside = trace.reference.weights(slice(32, 40), slice(32, 40)) @ trace.reference.v[32:40]
+    np.testing.assert_allclose(inside + rest, trace.reference.output[32:40], atol=1e-10)
+
+
+# --------------------------------------------------------------------------------------------- source and paths
+
+
+def test_every_captured_expression_has_a_card_and_a_place_to_click(made: Report, trace: Trace) -> None:
+    (source,) = parts(made, Source)
+    names = {card.name for card in source.cards}
+    assert names == {*trace.layer.captures, "output", "lse"}
+    marked = {card for listing in source.listings for line in listing.lines for card, _ in line.begins}
+    assert {card.id for card in source.cards} <= marked
+
+
+def test_the_paths_of_scale_and_causality_go_file_by_file(made: Report, trace: Trace) -> None:
+    scale, causal = parts(made, ValuePath)
+    assert [stop.code for stop in scale.stops] == [hop.site.code for hop in trace.layer.scale.hops]
+    assert scale.stops[0].file == "modeling_qwen3.py"
+    assert all(stop.file == "" for stop in scale.stops[1:])
+    assert "same object" in plain(scale.stops[0].proof.en)
+    assert causal.id == "causal"
+
+
+# ------------------------------------------------------------------------------------------- counterexamples
+
+
+def test_every_counterexample_says_which_checks_noticed(made: Report) -> None:
+    wrongs = parts(made, Wrong)
+    assert [wrong.id for wrong in wrongs] == [
+        "no_scale",
+        "scale_twice",
+        "no_mask",
+        "mask_after_softmax",
+        "wrong_axis",
+        "no_max",
+        "tiled_heads",
+        "empty_row",
+    ]
+    for wrong in wrongs:
+        assert wrong.caught is not None
+        assert "Caught by" in plain(wrong.verdict.en)
+
+
+def test_a_counterexample_that_this_head_cannot_show_says_so() -> None:
+    tiled = parts(report(look_at(invented(24), 0), "en"), Wrong)[6]
+    assert tiled.caught is None
+    assert "reads KV head 0 either way" in plain(tiled.found.en)
+    assert "nothing to catch" in plain(tiled.verdict.en)
+
+
+# ------------------------------------------------------------------------------------------------- practice
+
+
+def test_the_lessons_example_and_exercise_come_out_to_its_digits() -> None:
+    tasks = {entry["id"]: worked(entry) for entry in structure()["tasks"]}
+    example = tasks["worked"]
+    assert [example[name] for name in ("s0", "s1", "x0", "x1", "a0", "a1", "o0", "o1")] == [
+        "0.7071", "0.0000", "2.0281", "1.0000", "0.6698", "0.3302", "0.6698", "0.6605",
+    ]  # fmt: skip
+    exercise = tasks["exercise"]
+    assert [exercise[name] for name in ("a0", "a1", "o0", "o1")] == ["0.5000", "0.5000", "0.5000", "1.0000"]
+
+
+def structure() -> dict[str, Any]:
+    return tomllib.loads((data.annotations() / "practice.toml").read_text(encoding="utf-8"))
+
+
+def test_every_question_has_one_right_answer_and_explains_each(made: Report) -> None:
+    (practice,) = parts(made, Practice)
+    for question in practice.questions:
+        assert sum(choice.right for choice in question.choices) == 1
+        assert all(len(plain(choice.why.en)) > 30 for choice in question.choices)
+
+
+def test_variants_come_from_the_head(made: Report, trace: Trace) -> None:
+    (practice,) = parts(made, Practice)
+    real = [task for task in practice.tasks if task.id.startswith("real-")]
+    assert [task.id for task in real] == ["real-1", "real-2", "real-3"]
+    shown = [number(row[1][0]) for row in real[0].figures[0].rows]
+    np.testing.assert_allclose(shown, trace.reference.scores(slice(1, 2))[0, :2], atol=5e-5)
+
+
+def test_a_question_whose_wrong_answer_would_be_right_here_is_left_out() -> None:
+    from dataclasses import replace
+
+    layer = invented(8)
+    layer = replace(layer, model=replace(layer.model, hidden_size=layer.model.heads * layer.model.head_dim))
+    (practice,) = parts(report(look_at(layer, 2), "en"), Practice)
+    assert "origin" not in {question.id for question in practice.questions}
+
+
+# ------------------------------------------------------------------------------------------------------ edges
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_few_tokens_are_no_trouble(count: int) -> None:
+    made = report(look_at(invented(count), 2), "en")
+    assert parts(made, Numbers)
+
+
+def test_every_citation_names_the_run_and_the_item(made: Report) -> None:
+    cites = [record.cite for record in everything(made) if hasattr(record, "cite")]
+    assert len(cites) > 40
+    assert all(cite.startswith("trace qwen3 --layer 1 --head 2 · qwen3-tiny") for cite in cites)
