@@ -22,6 +22,7 @@ from tracer.result import Trace, look_at
 from tracer.texts import Message, message
 
 MODEL = "qwen3"
+Cost = Callable[[int, int | None], None]
 # Told of what is fetched for another version: what, bytes so far, bytes in all.
 Report = Callable[[str, int, int | None], None]
 # Engine → the module whose ``trace_layers`` runs it, imported when it is asked for; the first is the default.
@@ -62,12 +63,14 @@ def trace_layers(
     dtype: str = "auto",
     progress: Progress | None = None,
     report: Report | None = None,
+    cost: Cost | None = None,
 ) -> tuple[LayerTrace, ...]:
     """Return the trace of each of ``layers``, ascending, from one pass of the model.
 
     ``checkpoint``: a folder, a hub id, or None for the shipped qwen3-tiny. The prompt is text, or token ids, or by
     default the checkpoint's own. ``heads`` are those whose eager comparison is kept (None: all); ``head`` is the one
-    that is asked for. ``report`` is told of what is fetched for another version (``transformers@5.16.1``). Raises
+    that is asked for. ``report`` is told of what is fetched for another version (``transformers@5.16.1``), ``cost``
+    in the end of how many bytes of tensors were read, of how many (None where not all are here). Raises
     InputError for what cannot be done as asked, Unsupported for what cannot be done here.
     """
     version = version_of(engine)
@@ -102,6 +105,8 @@ def trace_layers(
     wanted = Wanted(request, chosen, kept, Path(platformdirs.user_cache_dir("tracer")), progress)
     traced: tuple[LayerTrace, ...]
     traced = importlib.import_module(ENGINES[engine]).trace_layers(opened, read, wanted, layers)
+    if cost is not None:
+        cost(opened.bytes_read, opened.bytes_stored)
     return traced
 
 

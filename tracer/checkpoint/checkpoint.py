@@ -83,6 +83,11 @@ class Checkpoint:
         return self._bytes_read
 
     @property
+    def bytes_stored(self) -> int | None:
+        """How many bytes all tensors take; None for a hub checkpoint, whose other shards are not here."""
+        return sum(info.nbytes for info in self._shards.values()) if self._place.complete else None
+
+    @property
     def warnings(self) -> tuple[Message, ...]:
         """What the reader should know about this checkpoint though it can be traced."""
         found = list(self.settings.warnings)

@@ -64,24 +64,25 @@ def _distances(subject: Subject, rows: Ints) -> dict[tuple[int, int], float]:
     heads, head = subject.trace.model.kv_heads, subject.judged
     visible = head.visibility.at(rows)
     output = subject.output[rows]
-    apart: dict[tuple[int, int], float] = {}
-    for keys in range(heads):
-        weights = _weights(head.q[rows] * head.scale, k[:, keys].float64(), visible)
-        with np.errstate(invalid="ignore"):
-            distances = np.abs(_mixed(weights, v) - output[:, None]).max(axis=(0, 2))
-        for n, distance in enumerate(distances.tolist()):
-            apart[keys, n] = distance if np.isfinite(distance) else float("inf")
-    return apart
+    weights = np.stack([_weights(head.q[rows] * head.scale, k[:, n].float64(), visible) for n in range(heads)])
+    with np.errstate(invalid="ignore"):
+        distances = np.abs(_mixed(weights, v) - output[None, :, None]).max(axis=(1, 3))
+    return {
+        (keys, values): float(distance) if np.isfinite(distance) else float("inf")
+        for (keys, values), distance in np.ndenumerate(distances)
+    }
 
 
 def _mixed(weights: Floats, v: Array) -> Floats:
-    """Return weights [rows, Tk] times the values of every head, [rows, K, D], a stretch of keys at a time."""
+    """Return weights [K, rows, Tk] of every key head times the values of every head, [K, rows, K, D], a stretch of
+    keys at a time."""
     heads, width = v.shape[1:]
-    mixed = np.zeros((len(weights), heads * width))
+    flat = weights.reshape(-1, weights.shape[-1])
+    mixed = np.zeros((len(flat), heads * width))
     for start in range(0, v.shape[0], _KEYS):
         part = slice(start, start + _KEYS)
-        mixed += weights[:, part] @ v[part].float64().reshape(-1, heads * width)
-    return mixed.reshape(-1, heads, width)
+        mixed += flat[:, part] @ v[part].float64().reshape(-1, heads * width)
+    return mixed.reshape(*weights.shape[:2], heads, width)
 
 
 def _weights(q: Floats, k: Floats, visible: Bools) -> Floats:

@@ -102,6 +102,10 @@ def _traced(asked: RunOptions, progress: streams.Progress) -> tuple["LayerTrace"
         collector.release()  # everything large is imported by the time the first layer runs
         progress(message("cli.running_layer", layer=layer, last=layers - 1))
 
+    def read(bytes_read: int, bytes_stored: int | None) -> None:
+        name = "cli.bytes_read" if bytes_stored is None else "cli.bytes_read_of"
+        progress(message(name, read=bytes_read, stored=bytes_stored))
+
     # A saved trace opens at any head, and so does the page of all heads.
     every = asked.head is None or asked.save is not None
     try:
@@ -120,6 +124,7 @@ def _traced(asked: RunOptions, progress: streams.Progress) -> tuple["LayerTrace"
             device=asked.device,
             dtype=asked.dtype,
             progress=layer_starts,
+            cost=read,
         )
     finally:
         collector.release()

@@ -3,7 +3,7 @@
 Must not know: probes, pages.
 """
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,10 @@ class Alone:
     watch: KernelWatch
     one: OneHead
 
+    def running(self, *, keep: bool = False) -> AbstractContextManager[None]:
+        """Return the ``with`` in which the kernel computes that head; ``keep`` what it was given and gave, for same."""
+        return self.watch.only(self.one.head, self.one.kv_head, keep=keep)
+
     def same(self, q: Any, k: Any, v: Any, output: Any) -> bool:
         """Return whether the latest such run gave the kernel the bits of ``q``, ``k``, ``v`` (all heads), and the
         kernel that head's bits of ``output``."""
@@ -70,9 +74,10 @@ def observe(
 
     length = call.hidden.shape[1]
     with torch.no_grad():
-        with alone.watch.only(alone.one.head, alone.one.kv_head) if alone else nullcontext():
+        with alone.running(keep=True) if alone else nullcontext():
             untraced = call.again(call.hidden)
             same = alone.same(q, k, v, output) if alone else torch.equal(untraced, call.output)
+        with alone.running() if alone else nullcontext():
             changed = tuple(_changed(call, untraced, t) for t in sorted({1, length // 2, length - 1}) if 0 < t < length)
         eager = _eager(q, k, v, scale, window, heads, output)
     return Effects(untraced_same=same, changed=changed, eager=eager, eager_heads=heads)

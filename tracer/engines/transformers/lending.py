@@ -46,6 +46,7 @@ class KernelWatch:
         self._signature = inspect.signature(function)
         self._recorder = recorder
         self._only: tuple[int, int] | None = None
+        self._keep_narrow = False
         self.seen: list[KernelSeen] = []
         self.narrow: KernelSeen | None = None  # the latest call of one head alone; its tensors are no copies
 
@@ -67,9 +68,10 @@ class KernelWatch:
         return seen
 
     @contextmanager
-    def only(self, head: int, kv_head: int) -> Iterator[None]:
-        """Compute one head alone for one ``with``, the output of every other head being zero."""
-        self._only = head, kv_head
+    def only(self, head: int, kv_head: int, *, keep: bool = False) -> Iterator[None]:
+        """Compute one head alone for one ``with``, the output of every other head being zero; ``narrow`` holds what
+        was seen if it is to be kept."""
+        self._only, self._keep_narrow = (head, kv_head), keep
         try:
             yield
         finally:
@@ -81,7 +83,8 @@ class KernelWatch:
         q, k, v = (given.pop(name) for name in ("q", "k", "v"))
         parts = (x[:, n : n + 1].contiguous() for x, n in ((q, head), (k, kv_head), (v, kv_head)))
         output, lse, *_ = self._function(*parts, **{**given, "return_attn_probs": True})
-        self.narrow = KernelSeen({"q": q, "k": k, "v": v, **given}, output[:, 0], lse[0])
+        if self._keep_narrow:
+            self.narrow = KernelSeen({"q": q, "k": k, "v": v, **given}, output[:, 0], lse[0])
         whole = q.new_zeros(q.shape)
         whole[:, head] = output[:, 0]
         return whole
