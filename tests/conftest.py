@@ -57,3 +57,12 @@ def make_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
         return made[key]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def nano_vllm_files() -> None:
+    """nano-vllm's own files, which are not part of this repository: brought once where they are missing, as by
+    ``trace vendor sync nano-vllm``; every later run is offline."""
+    from tracer.vendoring.sync import sync
+
+    sync(["nano-vllm"])

@@ -10,6 +10,7 @@ import pytest
 
 from tracer.cli.main import run
 
+pytestmark = pytest.mark.usefixtures("nano_vllm_files")
 TOKENS = "--tokens=5,9,5,9,5"
 
 

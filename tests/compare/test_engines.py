@@ -20,6 +20,7 @@ from tracer.errors import InputError, Unsupported
 from tracer.render.terminal.render import render
 from tracer.render.terminal.screen import Screen
 
+pytestmark = pytest.mark.usefixtures("nano_vllm_files")
 BOTH = ("transformers", "nano-vllm")
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 128}
 

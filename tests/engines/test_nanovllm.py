@@ -30,6 +30,7 @@ from tracer.saved.write import save
 from tracer.texts import message
 from tracer.vendoring import places
 
+pytestmark = pytest.mark.usefixtures("nano_vllm_files")
 _CACHE = Path(tempfile.mkdtemp(prefix="tracer-anchors-"))
 STEPS = {"hidden", "cos", "sin", "q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "q_rope", "k_rope", "q", "k", "v"}
 STEPS |= {"merged", "o_proj"}
