@@ -15,8 +15,9 @@ from tracer.page import numbers
 from tracer.page.excerpts import Pointed, excerpt
 from tracer.page.grids import token_name
 from tracer.page.record import Piece, Role, line
-from tracer.page.sheet import Both, Card, ListedLine, Listing, Source, alike, both
+from tracer.page.sheet import Both, Card, ListedLine, Listing, Source, alike, both, one_line
 from tracer.page.tokens import Shown
+from tracer.page.visible import visible
 from tracer.page.wording import place, shape
 from tracer.records import LayerTrace, Site
 from tracer.result import Trace
@@ -91,10 +92,15 @@ def _listing(group: list[tuple[Site, str, str]]) -> Listing:
     made = excerpt([Pointed(site, card) for site, card, _ in group])
     cut = _indent(group, {row.number: row.marks for row in made.lines})
     lines = tuple(
-        ListedLine(row.number, row.text, _marks(row.number, row.text, group, cut), _begins(row.number, group))
+        ListedLine(row.number, _inert(row.text), _marks(row.number, row.text, group, cut), _begins(row.number, group))
         for row in made.lines
     )
     return Listing(made.place, lines)
+
+
+def _inert(code: str) -> str:
+    """Return a line with a mark in place of each letter that acts, so that columns stay what they are."""
+    return code if code.isprintable() else "".join(letter if visible(letter) == letter else "\ufffd" for letter in code)
 
 
 def _indent(group: list[tuple[Site, str, str]], marks: Mapping[int, tuple[object, ...]]) -> int:
@@ -140,16 +146,15 @@ def _card(trace: Trace, each: Produced, names: tuple[Shown, ...], first: int, wh
         part = part[first : first + _ROWS, :_COLUMNS]
     return Card(
         id=card_id(each.name),
-        name=each.name,
-        formula=each.formula,
-        code=each.site.code,
+        name=one_line(each.name),
+        formula=one_line(each.formula),
         place=line(place(each.site)),
         facts=tuple(facts),
         slice_title=title if part is not None else None,
         rows=tuple(token_name(name) for name in names[first : first + _ROWS]) if part is not None else (),
         columns=tuple(f"{index}" for index in range(part.shape[1])) if part is not None else (),
         cells=_cells(part) if part is not None else (),
-        cite=f"{where} · {each.name} · {each.site.place} · {' '.join(each.site.code.split())}",
+        cite=one_line(f"{where} · {each.name} · {each.site.place} · {each.site.code}"),
     )
 
 

@@ -11,7 +11,7 @@ from tracer.page.cards import card_id
 from tracer.page.head import MODEL, head_page
 from tracer.page.overview import overview_page
 from tracer.page.record import Page, Pictures, Section
-from tracer.page.sheet import Both, Chapter, Heading, Pair, Paragraph, Part, Report, both
+from tracer.page.sheet import Both, Chapter, Heading, Pair, Paragraph, Part, Report, both, one_line
 from tracer.page.tokens import Shown, shown
 from tracer.page.window import Window, window
 from tracer.result import Trace
@@ -122,6 +122,8 @@ def _head(trace: Trace, names: tuple[Shown, ...], part: Window, where: str) -> t
 
 
 def _wrong(trace: Trace, names: tuple[Shown, ...], where: str) -> tuple[Part, ...]:
+    if trace.reference.nonfinite:
+        return (Paragraph(both("wrong_nonfinite")),)
     parts: list[Part] = [Paragraph(both("wrong_lead"))]
     if len(trace.layer.tokens) > wrong.most_tokens():
         parts.append(Paragraph(both("wrong_tokens", count=wrong.most_tokens())))
@@ -152,4 +154,5 @@ def _where(trace: Trace) -> str:
     """Return what names this run in a citation."""
     layer = trace.layer
     kept = layer.checkpoint
-    return f"trace {MODEL} --layer {layer.request.layer} --head {trace.head} · {kept.name} {kept.headers_sha256[:12]}"
+    run = f"trace {MODEL} --layer {layer.request.layer} --head {trace.head}"
+    return one_line(f"{run} · {kept.name} {kept.headers_sha256[:12]}")

@@ -6,7 +6,7 @@ Must not know: how it was followed, HTML.
 from tracer.page.cards import stop_id
 from tracer.page.numbers import exact
 from tracer.page.record import Piece, Role, line
-from tracer.page.sheet import Both, Path, Stop, both
+from tracer.page.sheet import Both, Path, Stop, both, one_line
 from tracer.page.wording import Words, file_name, place
 from tracer.records import Hop, LayerTrace, Lineage
 
@@ -21,17 +21,17 @@ def _path(id: str, kind: str, lineage: Lineage, layer: LayerTrace, where: str) -
     stops = []
     file = ""
     for index, hop in enumerate(lineage.hops):
-        name = file_name(hop.site)
+        name = one_line(file_name(hop.site))
         stops.append(
             Stop(
                 id=stop_id(id, index),
                 file=name if name != file else "",
                 place=line(place(hop.site, whole=False)),
-                code=hop.site.code,
-                binds=hop.binds,
+                code=one_line(hop.site.code),
+                binds=one_line(hop.binds),
                 proof=_proof(hop, index == 0),
                 sure=hop.seen and hop.same_object is not False,
-                cite=f"{where} · {id} · {hop.site.place} · {' '.join(hop.site.code.split())}",
+                cite=one_line(f"{where} · {id} · {hop.site.place} · {hop.site.code}"),
             )
         )
         file = name

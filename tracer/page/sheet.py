@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tracer.page.record import Block, Line, Piece, Role, line
+from tracer.page.visible import visible
 from tracer.texts import message
 
 
@@ -23,6 +24,11 @@ def both(id: str, **values: object) -> Both:
     """Return the text ``report.<id>`` in both languages. What stands between backticks in it is code."""
     said = message(f"report.{id}" if "." not in id else id, **values)
     return Both(marked_up(said.text("en")), marked_up(said.text("zh")))
+
+
+def one_line(text: str) -> str:
+    """Return code as one line, inert."""
+    return visible(" ".join(text.split()))
 
 
 def alike(*parts: str | Piece) -> Both:
@@ -123,7 +129,6 @@ class Card:
     id: str
     name: str
     formula: str
-    code: str
     place: Line
     facts: tuple[tuple[Both, Both], ...]
     slice_title: Both | None
