@@ -131,7 +131,9 @@ class Algebra:
 
     def _of_root(self, root: Root) -> Iterator[Product]:
         node, value = root.value.node, root.value
-        if root.kind is RootKind.LITERAL:
+        if not value.path and self._says_head_dim(node):
+            yield Product(powers=((HEAD_DIM, Fraction(1)),), origin=value)
+        elif root.kind is RootKind.LITERAL:
             yield self._literal(value)
         elif root.kind is RootKind.OPERATION and isinstance(node, ast.BinOp):
             yield from self._operation(value, node)

@@ -163,7 +163,14 @@ class ExplicitFinder:
                 for scores in inner:
                     for scalar in scalars:
                         made = scores.scale.times(scalar, -1 if isinstance(node.op, ast.Div) else 1)
-                        yield replace(scores, scale=replace(made, origin=scalar.origin or value, steps=scalar.steps))
+                        yield replace(
+                            scores,
+                            scale=replace(
+                                made,
+                                origin=value if isinstance(node.op, ast.Div) else scalar.origin or value,
+                                steps=scalar.steps,
+                            ),
+                        )
                 return
 
     def _added(self, value: Value, node: ast.BinOp, depth: int) -> Iterator[Scores]:

@@ -56,7 +56,7 @@ class Factors:
             yield from self._times(value, node, depth)
         elif isinstance(node, ast.Call):
             yield from self._call(value, node, depth)
-        elif isinstance(node, ast.Subscript) and root.kind is RootKind.OPERATION:
+        elif isinstance(node, ast.Attribute | ast.Subscript) and _only_views(root, node):
             yield from self._of(value.of(node.value), depth + 1)
         else:
             yield Product()
@@ -104,3 +104,10 @@ class Factors:
         source = any(word in called for word in ("proj", "norm", "linear", "qkv", "dense", "split", "fc"))
         tensors = any(names.is_query(each) or names.is_key(each) for each in given)
         return Product(known=source or not tensors, origin=value)
+
+
+def _only_views(root: Root, node: ast.Attribute | ast.Subscript) -> bool:
+    """Whether an attribute or index shows the same numbers otherwise: ``k.mT``, ``k[:, :n]``."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("T", "mT", "data")
+    return root.kind is RootKind.OPERATION

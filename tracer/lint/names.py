@@ -73,7 +73,7 @@ def _tensor_name(node: ast.AST) -> str:
     while True:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             node = node.func.value
-        elif isinstance(node, ast.Subscript):
+        elif isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and node.attr in ("T", "mT", "data")):
             node = node.value
         else:
             return stem(node)

@@ -346,9 +346,8 @@ class Resolver:
                 yield replace(root, tests=((test, held), *root.tests))
 
     def _subscript(self, value: Value, node: ast.Subscript) -> Iterator[Root]:
-        index = node.slice
-        if isinstance(index, ast.Constant) and isinstance(index.value, int | str) and not isinstance(index.value, bool):
-            key: Key = (index.value, 0) if isinstance(index.value, int) else f"[{index.value}]"
+        key = _index(node.slice)
+        if key is not None:
             found = list(self.roots(replace(value, node=node.value, path=(key, *value.path))))
             plain = [root for root in found if root.kind not in (RootKind.UNKNOWN, RootKind.INPUT)]
             if plain:
@@ -469,6 +468,18 @@ def _looked_up(node: ast.Call, name: str) -> ast.Attribute:
         made = ast.copy_location(ast.Attribute(node.args[0], name, ast.Load()), node)
         node.looked_up = made  # type: ignore[attr-defined]
     return made
+
+
+def _index(node: ast.expr) -> Key | None:
+    """Return the key that a written-out index stands for."""
+    sign = 1
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        sign, node = -1, node.operand
+    if not isinstance(node, ast.Constant) or isinstance(node.value, bool):
+        return None
+    if isinstance(node.value, int):
+        return (sign * node.value, 0)
+    return f"[{node.value}]" if isinstance(node.value, str) else None
 
 
 def _asks_none(test: tuple[ast.expr, bool], name: str) -> bool:

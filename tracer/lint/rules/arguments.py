@@ -32,6 +32,7 @@ def positions(subject: Subject) -> Iterator[Fault]:
         misplaced = bool(given) and given != wanted and not _interchangeable(given, wanted)
         if misplaced or (isinstance(node, ast.Constant) and _wrong_kind(wanted, node.value)):
             yield Fault(call.value.of(node), (*values, ("given", ast.unparse(node))))
+            return  # what follows is out of place because this is
 
 
 def _parameter_named(node: ast.expr, parameters: tuple[str, ...]) -> str:
