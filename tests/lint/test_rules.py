@@ -40,7 +40,7 @@ CASES = {
         attention(f"self.head_dim = {HIDDEN}", "self.scaling = self.head_dim ** -0.5", body=CALL, name="BertAttention"),
     ),
     "scale-power": (
-        attention(STATED, "self.scaling = 1 / self.head_dim", body=CALL),
+        attention(STATED, "self.scaling = math.sqrt(self.head_dim)", body=CALL),
         attention(STATED, "self.scaling = 1 / math.sqrt(self.head_dim)", body=CALL),
     ),
     "scale-twice": (
@@ -236,13 +236,19 @@ def test_a_flag_in_a_numbers_place_is_found(linted: Lint, call: str, fault: bool
 )
 def test_a_masks_presence_is_found_through_names(linted: Lint, guard: str) -> None:
     report = linted(
-
-            f"def f(q, k, v, training, attention_mask=None):\n"
-            f"    {guard}\n"
-            f"    return flash_attn_func(q, k, v, causal=causal)\n"
-
+        f"def f(q, k, v, training, attention_mask=None):\n"
+        f"    {guard}\n"
+        f"    return flash_attn_func(q, k, v, causal=causal)\n"
     )
     assert rules(report) == ["causal-mask-presence"]
+
+
+@pytest.mark.parametrize(("name", "found"), [("Qwen3Attention", ["scale-power"]), ("InklingAttention", [])])
+def test_one_over_head_dim_is_a_fault_only_where_the_model_is_known(linted: Lint, name: str, found: list[str]) -> None:
+    report = linted(attention(STATED, "self.scaling = 1 / self.head_dim", body=CALL, name=name))
+    assert rules(report) == found
+    assert [scale.normal for scale in report.kernels[0].scales] == ["head_dim**-1"]
+    assert report.exit_code != 0
 
 
 def test_scaling_twice_names_both_factors(linted: Lint) -> None:

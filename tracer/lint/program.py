@@ -49,6 +49,7 @@ class Program:
         except (ValueError, RecursionError, MemoryError) as error:
             why = message("lint.too_deep", detail=type(error).__name__)
         self.skipped.append(Skipped(read.name, why))
+        self._modules[read] = None
         return None
 
     def add(self, read: Read, tree: ast.Module | None) -> Module | None:

@@ -45,9 +45,12 @@ def derived_head_dim(subject: Subject) -> Iterator[Fault]:
 
 
 def power(subject: Subject) -> Iterator[Fault]:
-    """Yield head_dim to another power than -1/2, by itself."""
+    """Yield head_dim to another power than -1/2, by itself.
+
+    Some architectures scale by 1 / head_dim on purpose; only where the class is Qwen3's is that known to be wrong.
+    """
     for group in subject.applied:
-        faults = [a for a in group if _head_power(a.total) not in (None, RIGHT_POWER) and not _twice(a)]
+        faults = [a for a in group if _is_wrong_power(subject, a)]
         if group and len(faults) == len(group):
             applied = faults[0]
             yield Fault(applied.total.origin or subject.value, (("normal", applied.total.normal),), applied.total.steps)
@@ -90,6 +93,14 @@ def _head_power(product: Product) -> Fraction | None:
         return None
     symbol, exponent = product.powers[0]
     return exponent if symbol == HEAD_DIM and abs(product.coefficient - 1) < 1e-9 else None
+
+
+def _is_wrong_power(subject: Subject, applied: Applied) -> bool:
+    exponent = _head_power(applied.total)
+    if exponent is None or exponent == RIGHT_POWER or _twice(applied):
+        return False
+    origin = applied.total.origin
+    return exponent != -1 or subject.of_qwen3 or (origin is not None and _in_qwen3(origin))
 
 
 def _twice(applied: Applied) -> bool:

