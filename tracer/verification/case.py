@@ -97,6 +97,12 @@ class Case:
     def made(self, name: str) -> Floats | None:
         """Return what projection ``name`` gave as [B, T, heads, D]; from hidden states and weights where it is no
         module of its own. None where neither is to be had."""
+        if f"made.{name}" not in self.kept:
+            self.kept[f"made.{name}"] = self._made(name)
+        found: Floats | None = self.kept[f"made.{name}"]
+        return found
+
+    def _made(self, name: str) -> Floats | None:
         call = self.seen.call(f"{name}_proj")
         if call is not None:
             numbers = call.gave.float64()
@@ -126,6 +132,12 @@ class Case:
     def normed(self, name: str) -> Floats | None:
         """Return what the norm gave, [B, T, heads, D]: as captured where the norm ran on the projection, else the
         reference."""
+        if f"normed.{name}" not in self.kept:
+            self.kept[f"normed.{name}"] = self._normed(name)
+        found: Floats | None = self.kept[f"normed.{name}"]
+        return found
+
+    def _normed(self, name: str) -> Floats | None:
         call = self.norm_call(name)
         made = self.made(name)
         if made is None:
@@ -145,9 +157,16 @@ class Case:
         """Return this pass's own queries or keys (``q``, ``k``, ``v``) at the attention function, [B, T, heads, D]."""
         if self.interface is None:
             return None
-        array = {"q": self.interface.query, "k": self.interface.key, "v": self.interface.value}[name]
-        numbers = array.float64().transpose(0, 2, 1, 3)
+        numbers = self.given[name].transpose(0, 2, 1, 3)
         return numbers[:, numbers.shape[1] - self.step.ids.shape[1] :]
+
+    @cached_property
+    def given(self) -> Mapping[str, Floats]:
+        """Return what the attention function was given as q [B, H, Tq, D], k and v [B, K, Tk, D]; {} where unseen."""
+        if self.interface is None:
+            return {}
+        arrays = {"q": self.interface.query, "k": self.interface.key, "v": self.interface.value}
+        return {name: array.float64() for name, array in arrays.items()}
 
     def turned(self, vectors: Floats) -> Floats | None:
         """Return ``vectors`` [B, T, heads, D] rotated as the config asks for."""
@@ -172,13 +191,10 @@ class Case:
         return {}
 
     def _reference(self, row: int, index: int) -> Head | None:
-        if self.interface is None:
-            return None
         kv = self.facts.kv_head(index)
-        query, key, value = self.interface.query, self.interface.key, self.interface.value
-        if index >= query.shape[1] or kv >= key.shape[1]:
+        if not self.given or index >= self.given["q"].shape[1] or kv >= self.given["k"].shape[1]:
             return None
-        numbers = query[row, index].float64(), key[row, kv].float64(), value[row, kv].float64()
+        numbers = self.given["q"][row, index], self.given["k"][row, kv], self.given["v"][row, kv]
         return head(*numbers, self.scale, self.visibility(row))
 
 

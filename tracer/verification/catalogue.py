@@ -82,7 +82,7 @@ EVERYWHERE: tuple[Claims, ...] = (
     sight.weights,
     sight.effect,
     _one(sight.flag),
-    softmaxes.per_head,
+    softmaxes.rows,
 )
 ONCE: tuple[Claims, ...] = (
     headmaps.projections,

@@ -4,7 +4,7 @@ Must not know: what should come out.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,54 +19,66 @@ from tracer.verification.scenarios import Bools, Step
 _MOST_READS = 8
 # Scores of about this size leave no exponential that does not subtract the row's maximum.
 _LOUD = 1000.0
+_STEADY = 8
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How far to go: which rows' tokens are changed in turn (None: second, middle, last), and all keys or some."""
+    """How far to go: ``heads`` to look at; ``thorough`` changes every token in turn and reads every key's weights."""
 
     heads: tuple[int, ...]
     thorough: bool = False
 
 
 @dataclass(frozen=True, eq=False)
+class Moved:
+    """Tokens (batch row, position) whose hidden states were negated, and the output rows that moved, [B, T]."""
+
+    tokens: tuple[tuple[int, int], ...]
+    rows: Bools
+
+
+@dataclass(frozen=True, eq=False)
 class Probed:
-    """What running one call again showed. Fields are None where a probe was not run or could not be."""
+    """What running one call again showed. Fields are None where a probe was not run or could not be.
+
+    ``eager``: plain matrix products in the same dtype, by batch row, output [Tq, heads, D]; ``loud_eager`` likewise.
+    """
 
     repeats: bool
-    moved: tuple[tuple[int, int, Bools], ...] = ()  # batch row and token whose hidden state was negated → moved rows
+    moved: tuple[Moved, ...] = ()
     weights: probes.Weights | None = None
     value_heads: tuple[int, ...] | None = None
     small: probes.Changed | None = None
     loud: probes.Changed | None = None
     loud_factor: float = 1.0
-    # plain matrix products in the same dtype, by batch row: output [Tq, heads, D] and weights [heads, Tq, columns]
-    eager: tuple[tuple[Array, Array], ...] = ()
-    loud_eager: tuple[Array, Array] | None = None
-    columns: tuple[int, ...] = field(default=())
+    eager: tuple[Array, ...] = ()
+    loud_eager: Array | None = None
 
 
 def probe(call: Call, seen: AttentionSeen, step: Step, facts: ModelFacts, plan: Plan, full: bool) -> Probed:
     """Return what the call's probes gave; ``full`` adds those that need to be run once a layer only."""
     keys = _keys(seen, step)
-    columns = _columns(keys, facts.head_dim, plan.thorough)
-    found = probes.weights(call, keys, facts.head_dim, facts.heads, columns)
-    eager = _eager(call, seen, step, facts, plan, columns)
+    moved = tuple(Moved(tokens, probes.moved_rows(call, tokens)) for tokens in _changes(step, plan))
+    # Rows that kept their bits have shown that the call repeats; only where few did must that be looked at.
+    repeats = any(int((~one.rows).sum()) >= _STEADY for one in moved) or probes.repeats(call)
+    found = probes.weights(call, keys, facts.head_dim, facts.heads, _columns(keys, facts.head_dim, plan.thorough))
+    eager = _eager(seen, step, facts, plan)
     if not full:
-        return Probed(probes.repeats(call), _changes(call, step, plan), found, eager=eager, columns=columns)
+        return Probed(repeats, moved, found, eager=eager)
+    small, value_heads = _small(call, seen, step, facts, keys)
     factor = _loud_factor(seen, facts)
-    loud = probes.amplified(call, factor, keys, facts.head_dim, columns) if factor else None
+    loud = probes.loud(call, factor) if factor else None
     return Probed(
-        repeats=probes.repeats(call),
-        moved=_changes(call, step, plan),
+        repeats=repeats,
+        moved=moved,
         weights=found,
-        value_heads=probes.value_heads(call, keys, facts.kv_heads, facts.head_dim, step.rows),
-        small=_small(call, seen, facts),
+        value_heads=value_heads,
+        small=small,
         loud=loud,
         loud_factor=factor or 1.0,
         eager=eager,
-        loud_eager=_loud_eager(loud, step, facts, plan, columns),
-        columns=columns,
+        loud_eager=_loud_eager(loud, step, facts, plan),
     )
 
 
@@ -79,74 +91,62 @@ def _columns(keys: int, head_dim: int, thorough: bool) -> tuple[int, ...]:
     return tuple(int(c) for c in np.unique(np.linspace(0, keys - 1, most).astype(np.int64)))
 
 
-def _changes(call: Call, step: Step, plan: Plan) -> tuple[tuple[int, int, Bools], ...]:
-    """Negate tokens in turn: in one pass without padding the asked ones, else the pads and the packed neighbours."""
+def _changes(step: Step, plan: Plan) -> list[tuple[tuple[int, int], ...]]:
+    """Return the tokens to change, run by run.
+
+    In one pass without padding: the second, the middle and the last, or each in turn. With padding: all of it at once.
+    Packed: one sequence's end and the last one's beginning, where a leak shows first.
+    """
     if step.past:
-        return ()
-    batch, length = step.ids.shape
-    tokens: list[tuple[int, int]] = []
+        return []
+    length = step.ids.shape[1]
     if step.starts:
-        tokens = [(0, start) for start in step.starts[:-1]] + [(0, end - 1) for end in step.starts[1:]]
-    elif step.mask:
-        tokens = [(row, t) for row in range(batch) for t in np.flatnonzero(~step.real[row])]
-    elif plan.thorough:
-        tokens = [(0, t) for t in range(1, length)]
-    else:
-        tokens = [(0, t) for t in sorted({1, length // 2, length - 1}) if 0 < t < length]
-    return tuple((row, int(t), probes.moved_rows(call, int(t), row)) for row, t in sorted(set(tokens)))
+        return [((0, step.starts[1] - 1),), ((0, step.starts[-2]),)]
+    if step.mask:
+        return [tuple((int(row), int(t)) for row, t in np.argwhere(~step.real))]
+    tried = range(1, length) if plan.thorough else sorted({1, length // 2, length - 1})
+    return [((0, t),) for t in tried if 0 < t < length]
 
 
-def _small(call: Call, seen: AttentionSeen, facts: ModelFacts) -> probes.Changed | None:
+def _small(
+    call: Call, seen: AttentionSeen, step: Step, facts: ModelFacts, keys: int
+) -> tuple[probes.Changed | None, tuple[int, ...] | None]:
     """Run with hidden states so small that the norm's eps is as large as the mean square it is added to."""
     made = seen.call("q_proj")
-    if made is None:
-        return None
-    size = float(np.sqrt(np.mean(made.gave.float64() ** 2)))
+    size = 1.0 if made is None else float(np.sqrt(np.mean(made.gave.numbers().astype(np.float32) ** 2)))
     wanted = np.sqrt(max(facts.norm_eps, 1e-7))
-    if not size > 0:
-        return None
-    return probes.small(call, 2.0 ** round(float(np.log2(wanted / size))))
+    scale = 2.0 ** round(float(np.log2(wanted / size))) if size > 0 else 1.0
+    changed, heads = probes.quiet(call, scale, keys, facts.kv_heads, facts.head_dim, step.rows)
+    return (None if made is None else changed), heads
 
 
 def _loud_factor(seen: AttentionSeen, facts: ModelFacts) -> float | None:
     """Return the power of two by which queries are multiplied so that scores reach some hundreds."""
     if seen.interface is None:
         return None
-    query, key = seen.interface.query.float64(), seen.interface.key.float64()
-    largest = 0.0
-    for head in range(query.shape[1]):
-        scores = query[0, head] @ key[0, head * key.shape[1] // query.shape[1]].T * facts.head_dim**-0.5
-        largest = max(largest, float(np.abs(scores).max(initial=0.0)))
-    return 2.0 ** np.floor(np.log2(_LOUD / largest)) if 0 < largest < np.inf else None
+    query, key = (array[0].numbers().astype(np.float32) for array in (seen.interface.query, seen.interface.key))
+    group = query.shape[0] // key.shape[0]
+    with np.errstate(over="ignore", invalid="ignore"):
+        tops = [float(np.abs(query[head] @ key[head // group].T).max(initial=0.0)) for head in range(query.shape[0])]
+    largest = max(tops) * facts.head_dim**-0.5
+    return float(2.0 ** np.floor(np.log2(_LOUD / largest))) if 0 < largest < np.inf else None
 
 
-def _eager(
-    call: Call, seen: AttentionSeen, step: Step, facts: ModelFacts, plan: Plan, columns: Sequence[int]
-) -> tuple[tuple[Array, Array], ...]:
-    if seen.interface is None:
+def _eager(seen: AttentionSeen, step: Step, facts: ModelFacts, plan: Plan) -> tuple[Array, ...]:
+    interface = seen.interface
+    if interface is None:
         return ()
-    found = []
-    for row in range(step.ids.shape[0]):
-        visible = step.visibility(row, seen.interface.key.shape[2], facts.window).rows(0, step.ids.shape[1])
-        found.append(_plain(seen.interface.query, seen.interface.key, seen.interface.value, row, visible, facts, plan))
-    return tuple((output, _cut(shares, columns)) for output, shares in found)
+    arrays = interface.query, interface.key, interface.value
+    return tuple(_plain(*(array[row] for array in arrays), row, step, facts, plan) for row in range(len(step.ids)))
 
 
-def _loud_eager(
-    loud: probes.Changed | None, step: Step, facts: ModelFacts, plan: Plan, columns: Sequence[int]
-) -> tuple[Array, Array] | None:
+def _loud_eager(loud: probes.Changed | None, step: Step, facts: ModelFacts, plan: Plan) -> Array | None:
     if loud is None or loud.query is None or loud.key is None or loud.value is None:
         return None
-    visible = step.visibility(0, loud.key.shape[2], facts.window).rows(0, step.ids.shape[1])
-    output, shares = _plain(loud.query, loud.key, loud.value, 0, visible, facts, plan)
-    return output, _cut(shares, columns)
+    return _plain(loud.query[0], loud.key[0], loud.value[0], 0, step, facts, plan)
 
 
-def _plain(
-    query: Array, key: Array, value: Array, row: int, visible: Bools, facts: ModelFacts, plan: Plan
-) -> tuple[Array, Array]:
-    return probes.eager(query[row], key[row], value[row], facts.head_dim**-0.5, visible, plan.heads)
-
-
-def _cut(shares: Array, columns: Sequence[int]) -> Array:
-    return shares if len(columns) == shares.shape[2] else shares[:, :, list(columns)]
+def _plain(query: Array, key: Array, value: Array, row: int, step: Step, facts: ModelFacts, plan: Plan) -> Array:
+    visible = step.visibility(row, key.shape[1], facts.window).rows(0, step.ids.shape[1])
+    heads: Sequence[int] = plan.heads
+    return probes.eager(query, key, value, facts.head_dim**-0.5, visible, heads)

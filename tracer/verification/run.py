@@ -116,7 +116,7 @@ class _Work:
     def _judge(self, call: Call, scenario: Scenario, number: int, step: Step, rows: caches.CacheRows) -> None:
         plain = scenario.id == "plain"
         facts = self.live.facts(call.layer)
-        record = seen(call)
+        record = seen(call, weights=plain)
         plan = Plan(self.wanted.heads, self.wanted.thorough)
         last = number == len(scenario.steps) - 1
         probed = probe(call, record, step, facts, plan, full=plain) if last else Probed(True)
@@ -155,7 +155,7 @@ class _Work:
         other = Step(ids, step.positions, step.real)
 
         def judge(call: Call) -> None:
-            record = seen(call)
+            record = seen(call, weights=False)
             case = Case(
                 scenario,
                 other,

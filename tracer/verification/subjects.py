@@ -4,7 +4,6 @@ Must not know: what those checks claim.
 """
 
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
@@ -60,11 +59,6 @@ def _make(case: Case, row: int) -> LayerTrace | None:
         name: Capture(name, name, ("T", "H", "D"), _tokens_first(array[row]), site, name)
         for name, array in heads_first.items()
     }
-    weights = case.probed.weights
-    if weights is not None and len(weights.columns) == case.keys:
-        captures["weights"] = Capture(
-            "weights", "A", ("H", "Tq", "Tk"), _as_dtype(case.dtype, weights.values[row]), site, "A"
-        )
     request = Request(case.layer, 0, None, (), why, why, why, Choice(case.dtype, why.reason))
     return LayerTrace(
         request=request,
@@ -83,7 +77,7 @@ def _make(case: Case, row: int) -> LayerTrace | None:
             lse=None if lse is None else Array("F32", lse[row].astype("<f4")),
         ),
         captures=captures,
-        effects=Effects(case.probed.repeats, (), case.probed.eager[row][0], case.heads),
+        effects=Effects(case.probed.repeats, (), case.probed.eager[row], case.heads),
     )
 
 
@@ -105,11 +99,3 @@ def _scale(case: Case) -> float | None:
 
 def _tokens_first(array: Array) -> Array:
     return Array(array.dtype, np.ascontiguousarray(np.swapaxes(array.bits, 0, 1)))
-
-
-def _as_dtype(dtype: str, values: object) -> Array:
-    """Return effective weights, read as float32, in the dtype they were made in; that loses nothing."""
-    numbers = cast("np.ndarray[tuple[int, ...], np.dtype[np.float32]]", values)
-    if dtype == "BF16":
-        return Array("BF16", (np.ascontiguousarray(numbers).view("<u4") >> 16).astype("<u2"))
-    return Array(dtype, numbers.astype({"F32": "<f4", "F16": "<f2", "F64": "<f8"}[dtype]))

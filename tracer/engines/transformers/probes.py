@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 from tracer.arrays import Array
 from tracer.engines.arrays import to_array, to_tensor
-from tracer.engines.transformers.watching import Call, Collected
+from tracer.engines.transformers.watching import INTERFACE, Call, Collected
+
+
+_OUTPUT = (INTERFACE, "o_proj")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,26 +35,20 @@ def repeats(call: Call) -> bool:
     return torch.equal(output, call.output)
 
 
-def moved_rows(call: Call, row: int, batch: int = 0) -> NDArray[np.bool_]:
-    """Negate the hidden state of one position and return which rows of the output moved: [B, T] bool.
+def moved_rows(call: Call, changed: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
+    """Negate the hidden states of some tokens (batch row, position) and return which output rows moved: [B, T] bool.
 
     Negation is exact, keeps every magnitude and moves query, key and value.
     """
     hidden = call.hidden.clone()
-    hidden[batch, row] = -hidden[batch, row]
+    for row, position in changed:
+        hidden[row, position] = -hidden[row, position]
     output, _ = call.again(hidden)
     moved: NDArray[np.bool_] = (output != call.output).any(-1).cpu().numpy()
     return moved
 
 
-def weights(
-    call: Call,
-    keys: int,
-    head_dim: int,
-    heads: int,
-    columns: Sequence[int],
-    replace: Mapping[str, Callable[[Any], Any]] | None = None,
-) -> Weights | None:
+def weights(call: Call, keys: int, head_dim: int, heads: int, columns: Sequence[int]) -> Weights | None:
     """Return the weights that this attention gives the keys ``columns``; None where values cannot be put in.
 
     ``keys`` is how many keys the kernel sees, those of a cache first.
@@ -61,36 +58,21 @@ def weights(
         part = list(columns[start : start + head_dim])
         units = torch.zeros(keys, head_dim, dtype=call.hidden.dtype, device=call.hidden.device)
         units[part, range(len(part))] = 1
-        output = _with_values(call, units[None, None], replace)
+        values = _values(call, units[None, None])
+        if values is None:
+            return None
+        _, collected = call.again(replace=values.fresh, values=values.cached, keep=_OUTPUT)
+        output = _output(collected, head_dim)
         if output is None or output.shape[2] != heads:
             return None
         found.append(output[..., : len(part)].transpose(1, 2).float().cpu())
     return Weights(np.array(columns, dtype=np.int64), torch.cat(found, -1).numpy())
 
 
-def value_heads(call: Call, keys: int, kv_heads: int, head_dim: int, rows: NDArray[np.bool_]) -> tuple[int, ...] | None:
-    """Return for each query head the key/value head whose values it reads, −1 where that is none alone.
-
-    ``rows`` [B, Tq] are those to look at. None where values cannot be put in, or head_dim cannot number the heads.
-    """
-    if kv_heads > head_dim:
-        return None
-    own = torch.zeros(1, kv_heads, 1, head_dim, dtype=call.hidden.dtype, device=call.hidden.device)
-    own[0, range(kv_heads), 0, range(kv_heads)] = 1
-    output = _with_values(call, own.expand(1, kv_heads, keys, head_dim))
-    if output is None:
-        return None
-    shares = output[torch.from_numpy(rows).to(output.device)].float()[..., :kv_heads]  # [rows, H, K]
-    mean = shares.mean(0)
-    best = mean.argmax(-1)
-    alone = mean.gather(-1, best[:, None])[:, 0] > 0.9
-    return tuple(int(head) if sure else -1 for head, sure in zip(best, alone, strict=True))
-
-
 @dataclass(frozen=True, eq=False)
 class Changed:
-    """What an attention computed from changed input: projections [B, T, ·], query, key and output as at the interface,
-    each None where it is not to be seen; ``weights`` for all keys."""
+    """What an attention computed from changed input: projections [B, T, ·], query, key, value and output as at the
+    interface; each None where it is not to be seen."""
 
     q_proj: Array | None
     k_proj: Array | None
@@ -98,29 +80,44 @@ class Changed:
     key: Array | None
     value: Array | None
     output: Array | None
-    weights: Weights | None = None
 
 
-def small(call: Call, scale: float) -> Changed:
-    """Make the call again with hidden states ``scale`` times as large (a power of two: exact)."""
-    _, collected = call.again(call.hidden * scale)
-    return _changed(collected)
+def quiet(
+    call: Call, scale: float, keys: int, kv_heads: int, head_dim: int, rows: NDArray[np.bool_]
+) -> tuple[Changed, tuple[int, ...] | None]:
+    """Make the call again with hidden states ``scale`` times as large (a power of two: exact), and with values that
+    number their heads.
+
+    Returns what it did, and for each query head the key/value head whose values it reads: −1 where that is none alone,
+    None where values cannot be put in or head_dim cannot number the heads. ``rows`` [B, Tq] are those to look at.
+    """
+    values = None
+    if kv_heads <= head_dim:
+        own = torch.zeros(1, kv_heads, 1, head_dim, dtype=call.hidden.dtype, device=call.hidden.device)
+        own[0, range(kv_heads), 0, range(kv_heads)] = 1
+        values = _values(call, own.expand(1, kv_heads, keys, head_dim))
+    replace, cached = (values.fresh, values.cached) if values is not None else ({}, None)
+    keep = ("q_proj", "k_proj", *_OUTPUT)
+    _, collected = call.again(call.hidden * scale, replace=replace, values=cached, keep=keep)
+    output = _output(collected, head_dim)
+    read = None if output is None or values is None else _heads_read(output, kv_heads, rows)
+    return _changed(collected), read
 
 
-def amplified(call: Call, factor: float, keys: int, head_dim: int, columns: Sequence[int]) -> Changed | None:
+def loud(call: Call, factor: float) -> Changed | None:
     """Make the call again with what q_norm gives times ``factor``; None where q_norm is not called as a module."""
     if call.collected.gave("q_norm") is None:
         return None
+    _, collected = call.again(replace={"q_norm": lambda output: output * factor}, keep=(INTERFACE,))
+    return _changed(collected)
 
-    def louder(output: Any) -> Any:
-        return output * factor
 
-    _, collected = call.again(replace={"q_norm": louder})
-    seen = _changed(collected)
-    if seen.query is None:
-        return None
-    found = weights(call, keys, head_dim, seen.query.shape[1], columns, {"q_norm": louder})
-    return Changed(seen.q_proj, seen.k_proj, seen.query, seen.key, seen.value, seen.output, found)
+def _heads_read(output: Any, kv_heads: int, rows: NDArray[np.bool_]) -> tuple[int, ...]:
+    shares = output[torch.from_numpy(rows).to(output.device)].float()[..., :kv_heads]  # [rows, H, K]
+    mean = shares.mean(0)
+    best = mean.argmax(-1)
+    alone = mean.gather(-1, best[:, None])[:, 0] > 0.9
+    return tuple(int(head) if sure else -1 for head, sure in zip(best, alone, strict=True))
 
 
 def _changed(collected: Collected) -> Changed:
@@ -138,23 +135,29 @@ def _changed(collected: Collected) -> Changed:
     )
 
 
+# A stack of score matrices holds at most this many numbers at one time.
+_MOST_SCORES = 1 << 24
+
+
 def eager(
     query: Array, key: Array, value: Array, scale: float, visible: NDArray[np.bool_], heads: Sequence[int]
-) -> tuple[Array, Array]:
-    """Return attention by plain matrix products in the arrays' own dtype: output [Tq, heads, D], weights [heads, …].
+) -> Array:
+    """Return attention by plain matrix products in the arrays' own dtype, [Tq, heads, D].
 
     query [H, Tq, D], key and value [K, Tk, D]; ``visible`` [Tq, Tk]. Rows without a visible key are NaN.
     """
     group = query.shape[0] // key.shape[0]
     hidden = ~torch.from_numpy(visible)
     queries, keys, values = (to_tensor(array) for array in (query, key, value))
-    outputs, shares = [], []
-    for head in heads:
-        scores = (queries[head] @ keys[head // group].T) * scale
+    step = max(1, _MOST_SCORES // max(1, hidden.numel()))
+    outputs = []
+    for start in range(0, len(heads), step):
+        part = list(heads[start : start + step])
+        own = [head // group for head in part]
+        scores = (queries[part] @ keys[own].transpose(1, 2)) * scale
         share = torch.softmax(scores.masked_fill(hidden, -torch.inf), -1, dtype=torch.float32).to(queries.dtype)
-        outputs.append(share @ values[head // group])
-        shares.append(share)
-    return to_array(torch.stack(outputs, 1)), to_array(torch.stack(shares))
+        outputs.append(share @ values[own])
+    return to_array(torch.cat(outputs).transpose(0, 1))
 
 
 def direct(
@@ -174,8 +177,16 @@ def direct(
     return output[:, :tk].numpy(), (output == 0).all(-1).numpy()
 
 
-def _with_values(call: Call, values: Any, replace: Mapping[str, Callable[[Any], Any]] | None = None) -> Any:
-    """Return the attention's output [B, Tq, H, D] with ``values`` (broadcast to [B, K, keys, D]) in place of its own.
+@dataclass(frozen=True)
+class _Values:
+    """Values to put in: for the part v_proj (``fresh``, as Call.again takes it) and for a cache (``cached``)."""
+
+    fresh: Mapping[str, Callable[[Any], Any]]
+    cached: Any
+
+
+def _values(call: Call, values: Any) -> _Values | None:
+    """Return how to give the call ``values`` (broadcast to [B, K, keys, D]), or None where v_proj is not called.
 
     The last of them stand in for what v_proj gives, those before for what a cache held.
     """
@@ -188,9 +199,7 @@ def _with_values(call: Call, values: Any, replace: Mapping[str, Callable[[Any], 
     whole = values.expand(batch, kv_heads, keys, values.shape[-1])
     fresh = whole[:, :, keys - new :].transpose(1, 2).reshape(made.shape)
     cached = whole[:, :, : keys - new].contiguous() if keys > new else None
-    changes = {**(replace or {}), "v_proj": lambda _output: fresh.clone()}
-    _, collected = call.again(replace=changes, values=cached)
-    return _output(collected, values.shape[-1])
+    return _Values({"v_proj": lambda _output: fresh.clone()}, cached)
 
 
 def _output(collected: Collected, head_dim: int) -> Any:

@@ -14,11 +14,12 @@ from tracer.engines.transformers.lending import KernelSeen
 from tracer.engines.transformers.observed import AttentionSeen, InterfaceCall, KernelCall, ModuleCall, Parts, Place
 from tracer.engines.transformers.watching import PARTS, Call, place_of_function
 
+_NORMS = ("q_norm", "k_norm")
 _ATTRIBUTES = ("scaling", "is_causal", "sliding_window", "head_dim", "attention_dropout", "training", "layer_type")
 
 
-def seen(call: Call) -> AttentionSeen:
-    """Return the record of one watched call."""
+def seen(call: Call, weights: bool = True) -> AttentionSeen:
+    """Return the record of one watched call; ``weights`` also copies the projections' weights."""
     cos, sin = call.arguments.get("position_embeddings") or (None, None)
     batch, length = call.hidden.shape[:2]
     positions = None if call.positions is None else _ints(call.positions.expand(batch, -1))
@@ -35,7 +36,7 @@ def seen(call: Call) -> AttentionSeen:
         ),
         interface=_interface(call),
         kernel=_kernel(call, batch, length),
-        parts=_parts(call.module),
+        parts=_parts(call.module, PARTS if weights else _NORMS),
     )
 
 
@@ -155,9 +156,9 @@ def _lse(call: Call, lse: Any, batch: int, length: int) -> Floats | None:
     return np.ascontiguousarray(whole.reshape(heads, batch, length).transpose(1, 0, 2))
 
 
-def _parts(module: Any) -> Parts:
+def _parts(module: Any, names: tuple[str, ...]) -> Parts:
     weights, biases = {}, {}
-    for name in PARTS:
+    for name in names:
         part = getattr(module, name, None)
         weight = getattr(part, "weight", None)
         if not isinstance(weight, torch.Tensor) or not weight.is_floating_point() or weight.is_meta:
@@ -169,7 +170,7 @@ def _parts(module: Any) -> Parts:
         if isinstance(bias, torch.Tensor):
             biases[name] = to_array(bias)
     attributes = {name: getattr(module, name) for name in _ATTRIBUTES if hasattr(module, name)}
-    for name in ("q_norm", "k_norm"):
+    for name in _NORMS:
         part = getattr(module, name, None)
         for attribute in ("variance_epsilon", "eps"):
             if hasattr(part, attribute):

@@ -10,7 +10,7 @@ import functools
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,7 @@ from tracer.engines.transformers.observed import Place
 from tracer.engines.transformers.streaming import Reached
 
 PARTS = ("q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "o_proj")
+INTERFACE = "interface"
 # Frames of these packages are never the expression that a reader wants to see.
 _INSIDE = tuple(str(Path(str(package.__file__)).parent) + "/" for package in (torch, tracer))
 _SDPA = torch.nn.functional.scaled_dot_product_attention
@@ -68,14 +69,29 @@ class Call:
     _again: Callable[..., tuple[Any, Collected]]
 
     def again(
-        self, hidden: Any = None, replace: Mapping[str, Callable[[Any], Any]] | None = None, values: Any = None
+        self,
+        hidden: Any = None,
+        replace: Mapping[str, Callable[[Any], Any]] | None = None,
+        values: Any = None,
+        keep: Collection[str] = (),
     ) -> tuple[Any, Collected]:
-        """Make the call again and return its output and what it did.
+        """Make the call again and return its output and, of what it did, the parts and ``interface`` named in ``keep``.
 
         ``hidden`` stands in for the hidden states; ``replace`` names parts of the module whose output goes through a
         function; ``values`` [B, K, T, D] stand in for the values a cache held. The model's own cache is not touched.
         """
-        return self._again(self, self.hidden if hidden is None else hidden, replace or {}, values)
+        changed = self.hidden if hidden is None else hidden
+        return self._again(self, _Again(changed, replace or {}, values, frozenset(keep)))
+
+
+@dataclass(frozen=True)
+class _Again:
+    """How a call is made again, and what is kept of it; ``everything`` for the model's own call."""
+
+    hidden: Any = None
+    replace: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    values: Any = None
+    keep: frozenset[str] = frozenset((*PARTS, INTERFACE))
 
 
 class PlacedKernel(KernelWatch):
@@ -116,8 +132,10 @@ class Watch:
         self._stop_after = stop_after
         self._owner = threading.get_ident()
         self._collected: Collected | None = None
-        self._replace: Mapping[str, Callable[[Any], Any]] = {}
+        self._how = _Again()
         self._again_now = False
+        self._functions = _Functions(self)
+        self._entered_mode = False
         self._entered: tuple[Mapping[str, Any], Any, Any] | None = None
         self._positions: Any = None
 
@@ -130,7 +148,7 @@ class Watch:
             if self._rotary is not None:
                 stack.callback(self._rotary.register_forward_pre_hook(self._see_positions, with_kwargs=True).remove)
             stack.enter_context(self._interfaces())
-            stack.enter_context(_Functions(self))
+            stack.callback(self._close)  # where an error left an attention half way
             yield
 
     @property
@@ -161,11 +179,19 @@ class Watch:
         for kernel in self._kernels:
             kernel.clear()
         self._recorder.open("attention")
+        self._functions.__enter__()
+        self._entered_mode = True
+
+    def _close(self) -> None:
+        self._recorder.close()
+        if self._entered_mode:
+            self._entered_mode = False
+            self._functions.__exit__(None, None, None)
 
     def _leave(self, layer: int, module: Any, _args: Any, _kwargs: Any, output: Any) -> None:
         if self._again_now or self._entered is None or threading.get_ident() != self._owner:
             return
-        self._recorder.close()
+        self._close()
         collected, self._collected = self._collected, None
         arguments, hidden, cache = self._entered
         self._entered = None
@@ -194,23 +220,28 @@ class Watch:
         collected = self.collected
         if collected is None or not args:
             return None
-        changed = self._replace[name](output) if name in self._replace else None
-        kept = (output if changed is None else changed).detach().clone()
-        collected.modules.append((name, args[0].detach().clone(), kept, caller()))
+        changed = self._how.replace[name](output) if name in self._how.replace else None
+        if name in self._how.keep:
+            kept = (output if changed is None else changed).detach().clone()
+            collected.modules.append((name, args[0].detach().clone(), kept, caller()))
         return changed
 
-    def _run_again(
-        self, call: Call, hidden: Any, replace: Mapping[str, Callable[[Any], Any]], values: Any
-    ) -> tuple[Any, Collected]:
-        arguments = {**call.arguments, "hidden_states": hidden}
-        _give_cache(call.module, arguments, call.cache, values)
-        collected = Collected()
-        self._again_now, self._collected, self._replace = True, collected, replace
+    def _run_again(self, call: Call, how: _Again) -> tuple[Any, Collected]:
+        arguments = {**call.arguments, "hidden_states": how.hidden}
+        _give_cache(call.module, arguments, call.cache, how.values)
+        collected, usual = Collected(), self._how
+        self._again_now, self._collected, self._how = True, collected, how
         try:
-            output = call.module(**arguments)
+            with self._functions:
+                output = call.module(**arguments)
         finally:
-            self._again_now, self._collected, self._replace = False, None, {}
+            self._again_now, self._collected, self._how = False, None, usual
         return (output[0] if isinstance(output, tuple) else output), collected
+
+    @property
+    def wants_interface(self) -> bool:
+        """Whether the arguments and the output of attention functions are to be kept."""
+        return INTERFACE in self._how.keep
 
     @contextmanager
     def _interfaces(self) -> Iterator[None]:
@@ -245,7 +276,7 @@ class Watch:
         def attention(*args: Any, **kwargs: Any) -> Any:
             result = function(*args, **kwargs)
             collected = self.collected
-            if collected is not None:
+            if collected is not None and self.wants_interface:
                 collected.interfaces.append(_interface(function, args, kwargs, result))
             return result
 
@@ -268,7 +299,7 @@ class _Functions(TorchFunctionMode):
         collected = self._watch.collected
         if collected is None:
             return result
-        if func is _SDPA:
+        if func is _SDPA and self._watch.wants_interface:
             names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
             given = {**dict(zip(names, args, strict=False)), **kwargs}
             collected.sdpa.append({**given, "output": result.detach().clone(), "place": caller()})

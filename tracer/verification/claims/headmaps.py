@@ -13,6 +13,10 @@ from tracer.verification.subjects import kernel_site
 from tracer.verification.verdict import finding, passed, say, untested
 
 
+_ROWS = 16  # tokens by which heads, and by which projections, are told apart
+_COLUMNS = 128  # components of a projection that are computed anew
+
+
 def keys(case: Case) -> Finding:
     """Return heads.keys: query head h gives the weights that key head h // group gives."""
     facts, wanted = case.facts, say("heads_expected", heads=_shown(_right(case)))
@@ -90,10 +94,10 @@ def layout(case: Case) -> Finding:
 
 
 def projections(case: Case) -> list[Finding]:
-    """Return project.q, .k, .v and .o: each is x·Wᵀ with its own weight, on some rows."""
+    """Return project.q, .k, .v and .o: each is x·Wᵀ with its own weight, on some rows and components."""
     found = []
     rows = np.argwhere(case.rows)
-    rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(16, len(rows))).astype(np.int64))]
+    rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(_ROWS, len(rows))).astype(np.int64))]
     for name in "qkvo":
         id, about = "projections", say("projections_claim", part=name)
         call, weight = case.seen.call(f"{name}_proj"), case.seen.parts.weights.get(f"{name}_proj")
@@ -102,10 +106,12 @@ def projections(case: Case) -> list[Finding]:
             expected = say("projections_expected")
             found.append(untested(case, id, expected=expected, reason=reason, about=about, part=name))
             continue
-        given, gave = (array.float64()[rows[:, 0], rows[:, 1]] for array in (call.given, call.gave))
-        right = given @ weight.float64().T
+        columns = np.unique(np.linspace(0, weight.shape[0] - 1, min(_COLUMNS, weight.shape[0])).astype(np.int64))
+        given = call.given[rows[:, 0], rows[:, 1]].float64()
+        gave = call.gave[rows[:, 0], rows[:, 1]][:, columns].float64()
+        right = given @ weight[columns].float64().T
         bias = case.seen.parts.biases.get(f"{name}_proj")
-        right = right if bias is None else right + bias.float64()
+        right = right if bias is None else right + bias[columns].float64()
         size = float(np.sqrt(np.mean(right**2)))
         off = float(np.sqrt(np.mean((gave - right) ** 2))) / size if size > 0 else float(np.abs(gave).max())
         within = 4 * case.unit + 1e-6
@@ -129,22 +135,19 @@ def projections(case: Case) -> list[Finding]:
 
 def _errors(case: Case, index: int) -> Floats | None:
     """Return how far the effective weights of one head lie from those that each key head would give, [K]."""
-    interface, weights = case.interface, case.probed.weights
-    if interface is None or weights is None or index >= interface.query.shape[1]:
+    weights = case.probed.weights
+    if not case.given or weights is None or index >= case.given["q"].shape[1]:
         return None
     rows = np.flatnonzero(case.rows[0])
-    rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(32, len(rows))).astype(np.int64))]
+    rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(_ROWS, len(rows))).astype(np.int64))]
     visible = case.visibility(0).rows(0, case.step.ids.shape[1])[rows]
-    query = interface.query[0, index].float64()[rows] * case.scale
-    seen = weights.values[0, index].astype(np.float64)[rows]
-    errors = np.empty(interface.key.shape[1])
-    for kv in range(interface.key.shape[1]):
-        with np.errstate(invalid="ignore", over="ignore"):
-            scores = np.where(visible, query @ interface.key[0, kv].float64().T, -np.inf)
-            shares = np.exp(scores - scores.max(axis=1, keepdims=True))
-            shares = (shares / shares.sum(axis=1, keepdims=True))[:, weights.columns]
-            off = np.abs(shares - seen).max()
-        errors[kv] = off if np.isfinite(off) else np.inf
+    query, keys = case.given["q"][0, index][rows] * case.scale, case.given["k"][0]
+    with np.errstate(invalid="ignore", over="ignore"):
+        scores = np.where(visible, query @ keys.transpose(0, 2, 1), -np.inf)  # [K, rows, keys]
+        shares = np.exp(scores - scores.max(axis=2, keepdims=True))
+        shares = (shares / shares.sum(axis=2, keepdims=True))[:, :, weights.columns]
+        off = np.abs(shares - weights.values[0, index][rows]).max(axis=(1, 2))
+    errors: Floats = np.where(np.isfinite(off), off, np.inf)
     return errors
 
 

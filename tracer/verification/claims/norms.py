@@ -14,6 +14,7 @@ from tracer.records import Site, Status
 from tracer.texts import Message
 from tracer.verification import expected
 from tracer.verification.case import Case
+from tracer.verification.expected import Ints
 from tracer.verification.records import Finding
 from tracer.verification.verdict import finding, passed, say, untested
 
@@ -29,6 +30,7 @@ _OWNER = {
 _CHECKS = ("norm.present", "norm.order", "norm.weights")
 # A fault is told from the right result when it lies this many times as far away as what was seen.
 _APART = 4.0
+_ROWS = 16  # tokens at each end that are compared
 
 
 def norms(case: Case) -> list[Finding]:
@@ -128,21 +130,30 @@ def _compare(case: Case, name: str) -> _Comparison | None:
     used = call is not None and call.gave.shape == made.shape
     if not used and (arrived is None or case.rope is None or arrived.shape != made.shape):
         return None
-    rows = case.rows
+    rows = _some_rows(case)
+    made, at = made[rows], case.step.positions[rows]
     right = expected.rms_norm(made, weight, case.facts.norm_eps)
     faults = _faults(case, name, made, weight)
-    turned = {fault: _turn(case, vectors) for fault, vectors in faults.items()}
-    turned["after_rope"] = _after(case, made, weight)
-    turned_right = _turn(case, right)
-    apart = {fault: _distance(vectors[rows], turned_right[rows]) for fault, vectors in turned.items()}
+    turned = {fault: _turn(case, vectors, at) for fault, vectors in faults.items()}
+    turned["after_rope"] = _after(case, made, weight, at)
+    turned_right = _turn(case, right, at)
+    apart = {fault: _distance(vectors, turned_right) for fault, vectors in turned.items()}
     if used and call is not None:
-        seen, compared = call.gave.float64(), {"right": right, **faults}
+        seen, compared = call.gave.float64()[rows], {"right": right, **faults}
         tolerance = 4 * case.unit + 1e-7
     else:
-        seen, compared = arrived if arrived is not None else made, {"right": turned_right, **turned}
+        seen, compared = (arrived[rows] if arrived is not None else made), {"right": turned_right, **turned}
         tolerance = case.rope_tolerance
-    distances = {fault: _distance(seen[rows], vectors[rows]) for fault, vectors in compared.items()}
+    distances = {fault: _distance(seen, vectors) for fault, vectors in compared.items()}
     return _Comparison(distances, apart, tolerance, _best(distances, tolerance))
+
+
+def _some_rows(case: Case) -> tuple[Ints, Ints]:
+    """Return the tokens to compare, as (batch rows, positions): the first and last that count."""
+    rows = np.argwhere(case.rows)
+    if len(rows) > 2 * _ROWS:
+        rows = np.concatenate([rows[:_ROWS], rows[-_ROWS:]])
+    return rows[:, 0], rows[:, 1]
 
 
 def _best(distances: Mapping[str, float], tolerance: float) -> str | None:
@@ -161,21 +172,23 @@ def _faults(case: Case, name: str, made: Floats, weight: Floats) -> dict[str, Fl
         faults["eps"] = expected.rms_norm(made, weight, acting.eps)
     if other is not None:
         faults["swapped"] = expected.rms_norm(made, other, eps)
-    if made.shape[2] > 1:
-        flat = made.reshape(*made.shape[:2], -1)
+    if made.shape[1] > 1:
+        flat = made.reshape(len(made), -1)
         faults["all_heads"] = expected.rms_norm(flat, None, eps).reshape(made.shape) * weight
     return faults
 
 
-def _after(case: Case, made: Floats, weight: Floats) -> Floats:
+def _after(case: Case, made: Floats, weight: Floats, at: Ints) -> Floats:
     if case.rope is None:
         return expected.rms_norm(made, weight, case.facts.norm_eps)
-    return expected.rms_norm(_turn(case, made) / case.rope.factor, weight, case.facts.norm_eps) * case.rope.factor
+    return expected.rms_norm(_turn(case, made, at) / case.rope.factor, weight, case.facts.norm_eps) * case.rope.factor
 
 
-def _turn(case: Case, vectors: Floats) -> Floats:
-    turned = case.turned(vectors)
-    return vectors if turned is None else turned
+def _turn(case: Case, vectors: Floats, at: Ints) -> Floats:
+    """Return vectors [rows, heads, D] rotated as the config asks for, at positions [rows]."""
+    if case.rope is None:
+        return vectors
+    return expected.rotate(vectors, expected.angles(case.rope, at)[:, None], case.rope.factor)
 
 
 def _distance(a: Floats, b: Floats) -> float:
@@ -216,7 +229,7 @@ def _acting_eps(case: Case, name: str) -> _Acting | None:
     came = came[:, came.shape[1] - made.shape[1] :]
     if arrived.shape != made.shape or came.shape != made.shape:
         return None
-    rows = case.rows
+    rows = _some_rows(case)
     loud, quiet_mean = np.mean(made[rows] ** 2, axis=-1), np.mean(quiet[rows] ** 2, axis=-1)
     # mean square + eps, but for whatever factor the vectors got afterwards; at ordinary size eps is nothing beside it
     factor = _median(loud / _under(weight, made[rows], arrived[rows]))

@@ -22,7 +22,7 @@ from tracer.verification.turning import Turning, measure, theta_of
 from tracer.verification.verdict import finding, passed, say, untested
 
 CHECKS = ("rope.applied", "rope.pairing", "rope.positions", "rope.theta", "rope.factor", "scale.once")
-_ROWS = 48  # tokens at each end that are measured
+_ROWS = 24  # tokens at each end that are measured
 _APART = 4.0
 _THETA_BLIND = 0.05
 

@@ -4,41 +4,20 @@ moves when a token is changed.
 A flag is read and told, but effect decides. Must not know: torch.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 
-from tracer.arrays import Floats
 from tracer.records import Site, Status
 from tracer.texts import Message
 from tracer.verification.case import Case
-from tracer.verification.expected import Ints
 from tracer.verification.records import Finding
 from tracer.verification.scenarios import Bools
 from tracer.verification.subjects import kernel_site
+from tracer.verification.views import Fault, faults, kinds
 from tracer.verification.verdict import finding, passed, say, untested
 
 # Which check a kind of fault belongs to: a key seen that should be hidden, or hidden that should be seen.
 _OWNER = {"future": "causal.weights", "missing": "causal.weights", "old": "window.effective", "short": "window.effective"}
 _OWNER |= {"pad": "padding.weights", "other": "packing.weights"}
-# A key counts as missing where the reference gives it more than this and the model nothing at all; a float16 holds
-# nothing below 6e-8.
-_SURE, _SURE_16 = 1e-3, 1e-2
-_NOTHING = 1e-30
-
-
-@dataclass(frozen=True)
-class _Fault:
-    """A weight where none should be, or none where one should be."""
-
-    kind: str
-    row: int
-    head: int
-    query: int
-    key: int
-    weight: float
-    reference: float
 
 
 def weights(case: Case) -> list[Finding]:
@@ -46,9 +25,9 @@ def weights(case: Case) -> list[Finding]:
     ids = _checks(case)
     if case.probed.weights is None:
         return [untested(case, id, expected=_expected(case, id), reason=say("weights_hidden")) for id in ids]
-    faults = _faults(case)
+    found = faults(case)
     owner = {**_OWNER, **({kind: "causal.alignment" for kind in ("future", "missing")} if case.step.past else {})}
-    return [_weights(case, id, [fault for fault in faults if owner[fault.kind] == id]) for id in ids]
+    return [_weights(case, id, [fault for fault in found if owner[fault.kind] == id]) for id in ids]
 
 
 def effect(case: Case) -> list[Finding]:
@@ -60,15 +39,16 @@ def effect(case: Case) -> list[Finding]:
     if not case.probed.repeats:
         return [untested(case, id, expected=wanted, reason=say("not_repeatable"))]
     tried, leak, blind = 0, None, True
-    for row, token, moved in case.probed.moved:
+    for moved in case.probed.moved:
         tried += 1
-        blind &= not bool(moved[row, token]) and not case.step.mask
-        hit = np.argwhere(moved & _must_stay(case, row, token))
+        (row, token), *_ = moved.tokens
+        blind &= not bool(moved.rows[row, token]) and not case.step.mask
+        hit = np.argwhere(moved.rows & _must_stay(case, token))
         if hit.size and leak is None:
             leak = (token, int(hit[0][0]), int(hit[0][1]))
     if not tried or blind:
         return [untested(case, id, expected=wanted, reason=say("effect_single" if not tried else "effect_blind"))]
-    tokens = [token for _, token, _ in case.probed.moved]
+    tokens = [token for moved in case.probed.moved for _, token in moved.tokens]
     if leak is None:
         measured = say(id.replace(".", "_") + "_measured", tokens=_some(tokens))
     else:
@@ -95,7 +75,7 @@ def flag(case: Case) -> Finding:
     wanted = say("causal_flag_expected")
     if case.interface is None:
         return untested(case, "causal.flag", expected=wanted, reason=say("interface_hidden"))
-    leaks = [fault for fault in _faults(case) if fault.kind == "future"] if case.probed.weights is not None else []
+    leaks = [fault for fault in faults(case) if fault.kind == "future"] if case.probed.weights is not None else []
     kernel = case.seen.kernel
     given = say(
         "causal_flag_measured",
@@ -137,7 +117,7 @@ def _checks(case: Case) -> list[str]:
     return [*ids, "window.effective"]
 
 
-def _weights(case: Case, id: str, faults: list[_Fault]) -> Finding:
+def _weights(case: Case, id: str, faults: list[Fault]) -> Finding:
     hidden = _hidden_of(case, id)
     wanted = _expected(case, id)
     if faults:
@@ -170,101 +150,15 @@ def _weights(case: Case, id: str, faults: list[_Fault]) -> Finding:
     )
 
 
-def right_rows(case: Case, row: int, index: int) -> Bools:
-    """Return the queries [Tq] that count and give weight to exactly the keys they may see, as far as weights tell."""
-    right = case.rows[row].copy()
-    weights = case.probed.weights
-    if weights is None or index >= weights.values.shape[1]:
-        return right
-    visible = case.visibility(row).rows(0, case.step.ids.shape[1])[:, weights.columns]
-    values = weights.values[row, index]
-    right &= ~((values != 0) & ~visible).any(axis=1)
-    head = case.reference(row, index)
-    if head is not None:
-        right &= ~((head.weights(slice(None))[:, weights.columns] > _SURE_16) & (np.abs(values) < _NOTHING)).any(axis=1)
-    return right
-
-
-def _faults(case: Case) -> list[_Fault]:
-    """Return the worst fault of each kind for each batch row and head."""
-    if "faults" not in case.kept:
-        case.kept["faults"] = _find_faults(case)
-    found: list[_Fault] = case.kept["faults"]
-    return found
-
-
-def _find_faults(case: Case) -> list[_Fault]:
-    found: list[_Fault] = []
-    weights = case.probed.weights
-    if weights is None:
-        return found
-    for row in range(case.step.ids.shape[0]):
-        kinds = _kinds(case, row)
-        counts = case.rows[row]
-        for place, index in enumerate(range(weights.values.shape[1])):
-            if index not in case.heads:
-                continue
-            values = np.abs(np.nan_to_num(weights.values[row, place].astype(np.float64), nan=np.inf))
-            for kind, mask in kinds.items():
-                score = np.where(mask[:, weights.columns] & counts[:, None], values, 0.0)
-                if score.max(initial=0.0) > 0:
-                    found.append(_at(kind, row, index, score, weights.columns, 0.0))
-            found += _missing(case, row, index, values)
-    return found
-
-
-def _missing(case: Case, row: int, index: int, values: Floats) -> list[_Fault]:
-    head, weights = case.reference(row, index), case.probed.weights
-    if head is None or weights is None or not np.isfinite(values).all() or not case.probed.repeats:
-        return []
-    reference = head.weights(slice(None))[:, weights.columns]
-    gone = (reference > (_SURE_16 if case.dtype == "F16" else _SURE)) & (values < _NOTHING) & case.rows[row][:, None]
-    if not gone.any():
-        return []
-    length = values.shape[0]
-    distance = np.arange(length)[:, None] + case.keys - length - weights.columns[None, :]
-    # A key hidden beyond the farthest one seen is a window's doing; any other one is not.
-    farthest = np.where(values > 0, distance, -1).max(axis=1, keepdims=True)
-    beyond = (distance > farthest) & (farthest >= 0)
-    found = []
-    for kind, mask in (("missing", gone & ~beyond), ("short", gone & beyond)):
-        if mask.any():
-            score = np.where(mask, reference, 0.0)
-            found.append(_at(kind, row, index, score, weights.columns, float(score.max())))
-    return found
-
-
-def _at(kind: str, row: int, head: int, score: Floats, columns: Ints, reference: float) -> _Fault:
-    query, column = np.unravel_index(int(score.argmax()), score.shape)
-    weight = 0.0 if reference else float(score.max())
-    return _Fault(kind, row, head, int(query), int(columns[column]), weight, reference)
-
-
-def _kinds(case: Case, row: int) -> Mapping[str, Bools]:
-    """Return which pairs [Tq, Tk] are hidden for what reason; a pair has one reason only."""
-    length, keys = case.step.ids.shape[1], case.keys
-    places = np.arange(length)[:, None] + keys - length
-    at = np.arange(keys)[None, :]
-    real = case.step.real[row, case.step.real.shape[1] - keys :]
-    sequence = np.searchsorted(np.array(case.step.starts or (0, keys)), np.arange(keys), side="right")
-    other = sequence[None, :] != sequence[keys - length :, None]
-    pad = ~other & ~real[None, :]
-    future = ~other & ~pad & (at > places)
-    old = np.zeros_like(future)
-    if case.facts.window is not None:
-        old = ~other & ~pad & (at <= places - case.facts.window)
-    return {"other": other, "pad": pad, "future": future, "old": old}
-
-
 def _hidden_of(case: Case, id: str) -> int:
     """Return how many pairs the check looks at: 0 where this input has none, so that it could show nothing."""
-    kinds = {"causal.alignment": "future", "causal.weights": "future", "padding.weights": "pad"}
-    kinds |= {"packing.weights": "other", "window.effective": "old"}
+    sort = {"causal.alignment": "future", "causal.weights": "future", "padding.weights": "pad"}
+    sort |= {"packing.weights": "other", "window.effective": "old"}
     if id == "window.effective" and case.facts.window is None:
         return case.keys - 1
     if id == "causal.alignment":
         return case.keys - 1
-    return sum(int(_kinds(case, row)[kinds[id]][case.rows[row]].sum()) for row in range(case.step.ids.shape[0]))
+    return sum(int(kinds(case, row)[sort[id]][case.rows[row]].sum()) for row in range(case.step.ids.shape[0]))
 
 
 def _nothing_hidden(case: Case, id: str) -> Message:
@@ -273,15 +167,15 @@ def _nothing_hidden(case: Case, id: str) -> Message:
     return say("weights_nothing_hidden")
 
 
-def _must_stay(case: Case, row: int, token: int) -> Bools:
-    """Return which output rows [B, T] must not move when ``token`` of batch row ``row`` is changed."""
+def _must_stay(case: Case, token: int) -> Bools:
+    """Return which output rows [B, T] must not move when ``token`` is changed, or the padding, where there is any."""
     stay = case.rows.copy()
     if case.step.mask:
         return stay
     length = case.step.ids.shape[1]
     bounds = case.step.starts or (0, length)
     end = next(stop for stop in bounds[1:] if token < stop)
-    stay[row, token:end] = False
+    stay[0, token:end] = False
     return stay
 
 
@@ -304,7 +198,7 @@ def _shape(case: Case) -> str:
     return "None" if mask is None else " × ".join(map(str, mask.shape))
 
 
-def _told_fault(case: Case, fault: _Fault) -> Message:
+def _told_fault(case: Case, fault: Fault) -> Message:
     values = {"layer": case.layer, "head": fault.head, "query": fault.query, "key": fault.key}
     if fault.kind in ("missing", "short"):
         return say(f"weights_{fault.kind}", **values, reference=fault.reference)

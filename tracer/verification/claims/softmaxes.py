@@ -4,55 +4,151 @@ scores, and zero where nothing may be seen?
 Must not know: torch.
 """
 
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 
-from tracer.checks import kernel as trace_kernel
 from tracer.checks import softmax as trace_softmax
-from tracer.checks.subject import Subject
+from tracer.checks.outcome import say as trace_say
+from tracer.maths.attention import Head
 from tracer.maths.attention import head as attention
 from tracer.maths.criterion import difference, lse_tolerance, numerics
-from tracer.records import Site
+from tracer.records import Site, Status
 from tracer.verification.case import Case
-from tracer.verification.claims.sight import right_rows
 from tracer.verification.records import Finding
 from tracer.verification.subjects import kernel_site, subject
 from tracer.verification.verdict import finding, passed, say, untested
+from tracer.verification.views import view
 
-_SHARE = 1e-3  # weights below this are too small to tell a relative error by
 _UNLIKE = 0.05  # a relative error beyond this is no rounding, not even to bfloat16
 _SPACINGS = 8  # rows are summed here; what is left is the rounding of each weight, and of the softmax that made them
 
 
-def per_head(case: Case) -> list[Finding]:
-    """Return softmax.rows, softmax.row_max, softmax.precision, kernel.output and kernel.lse for each head, and
-    softmax.empty where rows without an allowed key exist."""
-    found: list[Finding] = []
-    for row in range(case.step.ids.shape[0]):
-        for index in case.heads:
-            head = subject(case, row, index)
-            if head is None:
-                continue
-            checks = [trace_kernel.output(head), trace_kernel.lse(head)]
-            empty = trace_softmax.empty(head) if case.scenario.id != "right_pad" else None
-            if empty is not None:
-                checks.append(empty)
-            found += [Finding(case.scenario.id, case.layer, index, check) for check in checks]
-            found += [sums(case, row, index), row_max(case, row, head), precision(case, row, head)]
-    if found:
-        return found
-    hidden = say("interface_hidden")
-    return [untested(case, "kernel.output", expected=say("output_expected"), reason=hidden)]
+def rows(case: Case) -> list[Finding]:
+    """Return kernel.output, kernel.lse, softmax.rows, softmax.row_max, softmax.precision, and softmax.empty where rows
+    without an allowed key exist: one finding for all heads, or one for each that fails."""
+    if case.interface is None or not case.probed.eager:
+        wanted, hidden = trace_say("kernel_output_expected"), say("interface_hidden")
+        found = [untested(case, "kernel.output", expected=wanted, reason=hidden)]
+        return found if case.probed.weights is None else [*found, *_over_heads(case, _sums)]
+    judges = [_output, _lse, _sums, _row_max, _precision]
+    if case.scenario.id != "right_pad":
+        judges.append(_empty)
+    return [one for judge in judges for one in _over_heads(case, judge)]
 
 
-def sums(case: Case, row: int, index: int) -> Finding:
-    """Return softmax.rows: the weights of every row, read through unit vectors as values, sum to one."""
+Judge = Callable[[Case, int, int], Finding | None]
+
+
+def _over_heads(case: Case, judge: Judge) -> list[Finding]:
+    """Return what fails, head by head; else the first pass, or the first finding at all, as one for all heads."""
+    found = [
+        one
+        for row in range(case.step.ids.shape[0])
+        for index in case.heads
+        if (one := judge(case, row, index)) is not None
+    ]
+    failed = [one for one in found if one.check.status is Status.FAIL]
+    passed_ones = [one for one in found if one.check.status is Status.PASS]
+    return failed or [replace(one, head=None) for one in (passed_ones or found)[:1]]
+
+
+def _output(case: Case, row: int, index: int) -> Finding | None:
+    """kernel.output: flash-attention's criterion, with its three numbers."""
+    head, interface = case.reference(row, index), case.interface
+    wanted = trace_say("kernel_output_expected")
+    if head is None or interface is None:
+        return None
+    counts = case.rows[row] & np.isfinite(head.lse)
+    if not counts.any():
+        return None
+    eager = case.probed.eager[row][:, case.heads.index(index)].float64()
+    result = numerics(interface.output[row, :, index].float64()[counts], eager[counts], head.output[counts], case.dtype)
+    kernel = result.kernel
+    if kernel.mismatched:
+        query = int(np.flatnonzero(counts)[kernel.first_mismatch[0]]) if kernel.first_mismatch else 0
+        measured = trace_say("mismatch", count=kernel.mismatched, query=query)
+    else:
+        measured = trace_say("kernel_output_measured", kernel=kernel.largest)
+    if result.eager_error is None:
+        tolerance = trace_say("kernel_output_tolerance_spacing", value=result.tolerance)
+    else:
+        tolerance = trace_say("kernel_output_tolerance", eager=result.eager_error, value=result.tolerance)
+    overflow = result.eager_overflow
+    return finding(
+        case,
+        "kernel.output",
+        passed(result.ok),
+        measured=measured,
+        expected=wanted,
+        tolerance=tolerance,
+        reason=trace_say("kernel_output_overflow", rows=overflow) if overflow else trace_say("kernel_output_why"),
+        site=kernel_site(case),
+        head=index,
+        kernel_error=kernel.largest,
+        eager_error=result.eager_error,
+        allowed=result.tolerance,
+        mismatched=kernel.mismatched,
+        eager_overflow_rows=overflow,
+    )
+
+
+def _lse(case: Case, row: int, index: int) -> Finding | None:
+    """kernel.lse: the kernel's logsumexp is the natural logarithm of Σ exp over scaled scores."""
+    head, lse = case.reference(row, index), case.seen.kernel.lse if case.seen.kernel is not None else None
+    wanted = trace_say("kernel_lse_expected")
+    if head is None or lse is None:
+        return untested(case, "kernel.lse", expected=wanted, reason=say("no_lse"))
+    counts = case.rows[row] & np.isfinite(head.lse)
+    if not counts.any():
+        return None
+    given, right = lse[row, index][counts], head.lse[counts]
+    within = lse_tolerance(case.dtype, float(np.abs(head.row_max[counts]).max(initial=0.0)))
+    off = difference(given, right)
+    holds = off.within(within)
+    base_two = not holds and difference(given * math.log(2), right).within(within)
+    measured = trace_say("kernel_lse_measured", error=off.largest)
+    if off.mismatched and off.first_mismatch:
+        query = int(np.flatnonzero(counts)[off.first_mismatch[0]])
+        measured = trace_say("mismatch", count=off.mismatched, query=query)
+    return finding(
+        case,
+        "kernel.lse",
+        passed(holds),
+        measured=measured,
+        expected=wanted,
+        tolerance=say("absolute", value=within),
+        reason=trace_say("kernel_lse_base_two") if base_two else trace_say("kernel_lse_why"),
+        site=kernel_site(case),
+        head=index,
+        error=off.largest,
+        allowed=within,
+        base_two=base_two,
+    )
+
+
+def _empty(case: Case, row: int, index: int) -> Finding | None:
+    """softmax.empty: rows with no allowed key are zero; a plain softmax may spread them over what is hidden."""
+    if not (~case.rows[row]).any():
+        return None
+    head = subject(case, row, index)
+    check = None if head is None else trace_softmax.empty(head)
+    return None if check is None else Finding(case.scenario.id, case.layer, index, check)
+
+
+def _sums(case: Case, row: int, index: int) -> Finding | None:
+    """softmax.rows: the weights of every row, read through unit vectors as values, sum to one."""
     wanted, weights = say("sums_expected"), case.probed.weights
     if weights is None or len(weights.columns) < case.keys:
         reason = say("weights_hidden" if weights is None else "weights_some")
         return untested(case, "softmax.rows", expected=wanted, reason=reason, head=index)
-    rows = np.flatnonzero(case.rows[row])
+    counts = np.flatnonzero(case.rows[row])
+    seen = view(case, row, index)
     with np.errstate(invalid="ignore"):
-        totals = weights.values[row, index].astype(np.float64).sum(axis=1)[rows]
+        totals = weights.values[row, index].sum(axis=1, dtype=np.float64) if seen is None else seen.totals
+    totals = totals[counts]
     off = np.abs(np.nan_to_num(totals, nan=np.inf) - 1)
     worst = int(off.argmax())
     within = _SPACINGS * 2 * case.unit
@@ -60,32 +156,31 @@ def sums(case: Case, row: int, index: int) -> Finding:
         case,
         "softmax.rows",
         passed(float(off[worst]) <= within),
-        measured=say("sums_measured", total=float(totals[worst]), query=int(rows[worst]), rows=len(rows)),
+        measured=say("sums_measured", total=float(totals[worst]), query=int(counts[worst]), rows=len(counts)),
         expected=wanted,
         tolerance=say("absolute", value=within),
         reason=say("weights_read"),
         site=softmax_site(case),
         head=index,
         total=float(totals[worst]),
-        query=int(rows[worst]),
+        query=int(counts[worst]),
     )
 
 
-def row_max(case: Case, row: int, subject: Subject) -> Finding:
-    """Return softmax.row_max: the largest score of each row, from the kernel's logsumexp and its largest weight."""
-    wanted, index = say("row_max_expected"), subject.index
+def _row_max(case: Case, row: int, index: int) -> Finding | None:
+    """softmax.row_max: the largest score of each row, from the kernel's logsumexp and its largest weight."""
+    wanted = say("row_max_expected")
     lse = case.seen.kernel.lse if case.seen.kernel is not None else None
-    weights, head = case.probed.weights, subject.judged
-    if lse is None or weights is None or len(weights.columns) < case.keys:
+    weights, seen = case.probed.weights, view(case, row, index)
+    if lse is None or weights is None or seen is None or len(weights.columns) < case.keys:
         return untested(case, "softmax.row_max", expected=wanted, reason=say("no_lse"), head=index)
-    largest = weights.values[row, index].astype(np.float64).max(axis=1)
-    rows = right_rows(case, row, index) & np.isfinite(head.row_max) & (largest > 0)
-    if not rows.any():
+    head = _judged(case, row, index) or seen.reference
+    counts = seen.right & np.isfinite(head.row_max) & (seen.largest > 0)
+    if not counts.any():
         return untested(case, "softmax.row_max", expected=wanted, reason=say("no_rows"), head=index)
-    off = difference(lse[row, index][rows] + np.log(largest[rows]), head.row_max[rows])
-    size = float(np.abs(head.row_max[rows]).max(initial=0.0))
+    off = difference(lse[row, index][counts] + np.log(seen.largest[counts]), head.row_max[counts])
     # a weight is read in the run's dtype: its logarithm is off by that dtype's roundoff
-    within = lse_tolerance(case.dtype, size) + 4 * case.unit
+    within = lse_tolerance(case.dtype, float(np.abs(head.row_max[counts]).max(initial=0.0))) + 4 * case.unit
     return finding(
         case,
         "softmax.row_max",
@@ -97,110 +192,107 @@ def row_max(case: Case, row: int, subject: Subject) -> Finding:
         site=kernel_site(case),
         head=index,
         off=off.largest,
-        within=within,
+        allowed=within,
     )
 
 
-def precision(case: Case, row: int, subject: Subject) -> Finding:
-    """Return softmax.precision: the weights are as exact as a softmax computed in float32 makes them."""
-    wanted, index = say("precision_expected"), subject.index
-    weights, head = case.probed.weights, subject.judged
-    if weights is None:
+def _precision(case: Case, row: int, index: int) -> Finding | None:
+    """softmax.precision: the weights are as exact as a softmax computed in float32 makes them."""
+    wanted, seen = say("precision_expected"), view(case, row, index)
+    if seen is None:
         return untested(case, "softmax.precision", expected=wanted, reason=say("weights_hidden"), head=index)
     if case.dtype not in ("F32", "F64"):
         return untested(case, "softmax.precision", expected=wanted, reason=say("precision_16"), head=index)
-    reference = head.weights(slice(None))[:, weights.columns]
-    values = weights.values[row, index].astype(np.float64)
-    usable = (reference > _SHARE) & right_rows(case, row, index)[:, None] & np.isfinite(values)
-    if not usable.any() or not case.probed.repeats:
+    if seen.relative is None or not case.probed.repeats:
         return untested(case, "softmax.precision", expected=wanted, reason=say("no_rows"), head=index)
-    error = float(np.abs(values[usable] / reference[usable] - 1).max())
-    scores = float(np.abs(head.row_max[np.isfinite(head.row_max)]).max(initial=0.0))
+    scores = float(np.abs(seen.reference.row_max[np.isfinite(seen.reference.row_max)]).max(initial=0.0))
     # float32 rounds a score by its own size times the roundoff, and the exponential turns that into a relative error;
     # scores are sums of head_dim products
     within = 2.0**-24 * (64 + 16 * scores)
-    if error > _UNLIKE:  # not a matter of rounding: other checks say what it is
+    if not seen.relative <= _UNLIKE:  # not a matter of rounding: other checks say what it is
+        return untested(case, "softmax.precision", expected=wanted, reason=say("precision_unlike"), head=index)
+    if seen.relative > within and not _scale_is_right(case):
         return untested(case, "softmax.precision", expected=wanted, reason=say("precision_unlike"), head=index)
     return finding(
         case,
         "softmax.precision",
-        passed(error <= within),
-        measured=say("precision_measured", error=error),
+        passed(seen.relative <= within),
+        measured=say("precision_measured", error=seen.relative),
         expected=wanted,
         tolerance=say("relative", value=within),
         reason=say("precision_why"),
         site=softmax_site(case),
         head=index,
-        error=error,
-        within=within,
+        error=seen.relative,
+        allowed=within,
     )
 
 
+def _scale_is_right(case: Case) -> bool:
+    """Return whether every value of the scale that was seen is the right one."""
+    kernel, interface = case.seen.kernel, case.interface
+    seen = [kernel.scale if kernel is not None else None, interface.scaling if interface is not None else None]
+    return all(value is None or value == case.scale for value in seen)
+
+
+def _judged(case: Case, row: int, index: int) -> Head | None:
+    """Return the reference at the scale that acts, so that a wrong one fails its own checks only."""
+    if case.scenario.id != "plain":
+        return case.reference(row, index)
+    head = subject(case, row, index)
+    return None if head is None else head.judged
+
+
 def large(case: Case) -> list[Finding]:
-    """Return softmax.large for each head: scores of some hundreds give finite, right rows and hide what they should."""
-    loud, wanted = case.probed.loud, say("large_expected")
+    """Return softmax.large: scores of some hundreds give finite, right rows."""
+    loud = case.probed.loud
     if loud is None or loud.query is None or loud.key is None or loud.value is None or loud.output is None:
-        return [untested(case, "softmax.large", expected=wanted, reason=say("large_hidden"))]
-    found = []
-    for place, index in enumerate(case.heads):
-        if not right_rows(case, 0, index)[case.rows[0]].all():
-            reason = say("large_sight")
-            found.append(untested(case, "softmax.large", expected=wanted, reason=reason, head=index))
-            continue
-        kv = case.facts.kv_head(index)
-        arrays = loud.query[0, index], loud.key[0, kv], loud.value[0, kv]
-        reference = attention(*(array.float64() for array in arrays), _acting_scale(case, index), case.visibility(0))
-        if case.probed.loud_eager is None:
-            continue
-        eager = case.probed.loud_eager[0][:, place].float64()
-        judged = numerics(loud.output[0, :, index].float64(), eager, reference.output, case.dtype)
-        leak = _leak(case, index)
-        top = float(np.abs(reference.row_max[np.isfinite(reference.row_max)]).max(initial=0.0))
-        measured = say("large_measured", error=judged.kernel.largest, top=top)
-        if judged.kernel.mismatched:
-            measured = say("large_nan", count=judged.kernel.mismatched, top=top)
-        elif leak is not None:
-            measured = say("large_leak", query=leak[0], key=leak[1], weight=leak[2], top=top)
-        found.append(
-            finding(
-                case,
-                "softmax.large",
-                passed(judged.ok and leak is None),
-                measured=measured,
-                expected=wanted,
-                tolerance=say("absolute", value=judged.tolerance),
-                reason=say("large_why", factor=case.probed.loud_factor),
-                site=case.places.site("causal.masked") if leak and case.bare else softmax_site(case),
-                head=index,
-                error=judged.kernel.largest,
-                mismatched=judged.kernel.mismatched,
-                top=top,
-            )
-        )
-    return found
+        return [untested(case, "softmax.large", expected=say("large_expected"), reason=say("large_hidden"))]
+    return _over_heads(case, _large)
 
 
-def _acting_scale(case: Case, index: int) -> float:
-    """Return the scale that acts, so that a wrong one fails its own checks only."""
-    head = subject(case, 0, index)
-    return case.scale if head is None else head.judged.scale
+def _large(case: Case, row: int, index: int) -> Finding | None:
+    loud, wanted, eager = case.probed.loud, say("large_expected"), case.probed.loud_eager
+    if loud is None or loud.query is None or loud.key is None or loud.value is None or loud.output is None:
+        return None
+    seen = view(case, 0, index)
+    if eager is None or (seen is not None and not seen.right[case.rows[0]].all()):
+        return untested(case, "softmax.large", expected=wanted, reason=say("large_sight"), head=index)
+    kv = case.facts.kv_head(index)
+    arrays = loud.query[0, index], loud.key[0, kv], loud.value[0, kv]
+    acting = _judged(case, 0, index)
+    scale = case.scale if acting is None else acting.scale
+    reference = attention(*(array.float64() for array in arrays), scale, case.visibility(0))
+    judged = numerics(
+        loud.output[0, :, index].float64(), eager[:, case.heads.index(index)].float64(), reference.output, case.dtype
+    )
+    top = float(np.abs(reference.row_max[np.isfinite(reference.row_max)]).max(initial=0.0))
+    measured = say("large_measured", error=judged.kernel.largest, top=top)
+    if judged.kernel.mismatched:
+        measured = say("large_nan", count=judged.kernel.mismatched, top=top)
+    return finding(
+        case,
+        "softmax.large",
+        passed(judged.ok),
+        measured=measured,
+        expected=wanted,
+        tolerance=say("absolute", value=judged.tolerance),
+        reason=say("large_why", factor=case.probed.loud_factor),
+        site=softmax_site(case) if judged.kernel.mismatched or not case.bare else _large_site(case),
+        head=index,
+        error=judged.kernel.largest,
+        mismatched=judged.kernel.mismatched,
+        top=top,
+    )
+
+
+def _large_site(case: Case) -> Site | None:
+    """Return where rows become wrong but not undefined for large scores: where the mask is added."""
+    return case.places.site("causal.masked", "softmax.call") or kernel_site(case)
 
 
 def softmax_site(case: Case) -> Site | None:
     """Return the softmax itself where it is an expression of its own, else the kernel's call."""
     if case.bare:
-        return case.places.site("softmax.call", "scale.scores")
+        return case.places.site("softmax.call") or kernel_site(case)
     return kernel_site(case)
-
-
-def _leak(case: Case, index: int) -> tuple[int, int, float] | None:
-    """Return the largest weight on a hidden key when scores are large: query, key, weight."""
-    loud = case.probed.loud
-    if loud is None or loud.weights is None:
-        return None
-    visible = case.visibility(0).rows(0, case.step.ids.shape[1])[:, loud.weights.columns]
-    values = np.where(visible, 0.0, np.nan_to_num(np.abs(loud.weights.values[0, index].astype(np.float64)), nan=0.0))
-    if not values.any():
-        return None
-    query, column = np.unravel_index(int(values.argmax()), values.shape)
-    return int(query), int(loud.weights.columns[column]), float(values.max())

@@ -1,0 +1,170 @@
+"""One head of one batch row, its effective weights set against the reference: what shows there, found in one go.
+
+Must not know: claims, wording, torch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracer.arrays import Floats
+from tracer.maths.attention import Head
+from tracer.verification.case import Case
+from tracer.verification.expected import Ints
+from tracer.verification.scenarios import Bools
+
+# A key counts as missing where the reference gives it more than this and the model nothing at all; a float16 holds
+# nothing below 6e-8.
+_SURE, _SURE_16 = 1e-3, 1e-2
+_NOTHING = 1e-30
+_SHARE = 1e-3  # weights below this are too small to tell a relative error by
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A weight where none should be, or none where one should be (then ``reference`` says how large)."""
+
+    kind: str  # future | other | pad | old | missing | short
+    row: int
+    head: int
+    query: int
+    key: int
+    weight: float
+    reference: float
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """``right`` [Tq]: the queries that count and give weight to exactly the keys they may see. ``totals`` [Tq] is the
+    sum of each row and ``largest`` its largest weight. ``relative`` is the largest relative error of a weight."""
+
+    reference: Head
+    right: Bools
+    faults: tuple[Fault, ...]
+    totals: Floats
+    largest: Floats
+    relative: float | None
+
+
+def view(case: Case, row: int, index: int) -> View | None:
+    """Return what one head shows, None where its weights or its arguments were not seen; kept with the case."""
+    key = f"view.{row}.{index}"
+    if key not in case.kept:
+        case.kept[key] = _view(case, row, index)
+    found: View | None = case.kept[key]
+    return found
+
+
+def faults(case: Case) -> list[Fault]:
+    """Return the worst fault of each kind for each batch row and head, also where arguments were not seen."""
+    found: list[Fault] = []
+    weights = case.probed.weights
+    if weights is None:
+        return found
+    for row in range(case.step.ids.shape[0]):
+        for index in case.heads:
+            if index >= weights.values.shape[1]:
+                continue
+            seen = view(case, row, index)
+            found += seen.faults if seen is not None else _leaks(case, row, index)
+    return found
+
+
+def kinds(case: Case, row: int) -> Mapping[str, Bools]:
+    """Return which pairs [Tq, keys read] are hidden for what reason; a pair has one reason only. Kept with the case."""
+    key = f"kinds.{row}"
+    if key not in case.kept:
+        case.kept[key] = _kinds(case, row)
+    found: Mapping[str, Bools] = case.kept[key]
+    return found
+
+
+def _view(case: Case, row: int, index: int) -> View | None:
+    weights, head = case.probed.weights, case.reference(row, index)
+    if weights is None or head is None or index >= weights.values.shape[1]:
+        return None
+    values, counts = weights.values[row, index], case.rows[row]
+    reference = head.weights(slice(None))
+    if len(weights.columns) < case.keys:
+        reference = reference[:, weights.columns]
+    hidden = kinds(case, row)["any"]
+    leaks = _leaks(case, row, index)
+    right = counts & ~((values != 0) & hidden).any(axis=1) if leaks else counts.copy()
+    gone = (reference > (_SURE_16 if case.dtype == "F16" else _SURE)) & (np.abs(values) < _NOTHING)
+    gone &= counts[:, None]
+    missing: list[Fault] = []
+    if gone.any() and np.isfinite(values).all() and case.probed.repeats:
+        missing = _missing(case, row, index, values, reference, gone)
+        right &= ~gone.any(axis=1)
+    usable = (reference > _SHARE) & right[:, None]
+    relative = None
+    if usable.any():
+        with np.errstate(invalid="ignore", over="ignore"):
+            relative = float(np.abs(values[usable] / reference[usable] - 1).max())
+    return View(
+        reference=head,
+        right=right,
+        faults=(*leaks, *missing),
+        totals=values.sum(axis=1, dtype=np.float64),
+        largest=values.max(axis=1).astype(np.float64),
+        relative=relative,
+    )
+
+
+def _leaks(case: Case, row: int, index: int) -> list[Fault]:
+    weights = case.probed.weights
+    if weights is None:
+        return []
+    values, counts = weights.values[row, index], case.rows[row]
+    sorts = kinds(case, row)
+    if not ((values != 0) & sorts["any"] & counts[:, None]).any():
+        return []
+    found = []
+    size = np.abs(np.nan_to_num(values.astype(np.float64), nan=np.inf))
+    for kind, mask in sorts.items():
+        score = np.where(mask & counts[:, None], size, 0.0)
+        if kind != "any" and score.max(initial=0.0) > 0:
+            found.append(_at(kind, row, index, score, weights.columns, 0.0))
+    return found
+
+
+def _missing(
+    case: Case, row: int, index: int, values: Floats, reference: Floats, gone: Bools
+) -> list[Fault]:
+    weights = case.probed.weights
+    if weights is None:
+        return []
+    length = values.shape[0]
+    distance = np.arange(length)[:, None] + case.keys - length - weights.columns[None, :]
+    # A key hidden beyond the farthest one seen is a window's doing; any other one is not.
+    farthest = np.where(values > 0, distance, -1).max(axis=1, keepdims=True)
+    beyond = (distance > farthest) & (farthest >= 0)
+    found = []
+    for kind, mask in (("missing", gone & ~beyond), ("short", gone & beyond)):
+        if mask.any():
+            score = np.where(mask, reference, 0.0)
+            found.append(_at(kind, row, index, score, weights.columns, float(score.max())))
+    return found
+
+
+def _at(kind: str, row: int, head: int, score: Floats, columns: Ints, reference: float) -> Fault:
+    query, column = np.unravel_index(int(score.argmax()), score.shape)
+    weight = 0.0 if reference else float(score.max())
+    return Fault(kind, row, head, int(query), int(columns[column]), weight, reference)
+
+
+def _kinds(case: Case, row: int) -> dict[str, Bools]:
+    length, keys = case.step.ids.shape[1], case.keys
+    columns = case.probed.weights.columns if case.probed.weights is not None else np.arange(keys)
+    places = np.arange(length)[:, None] + keys - length
+    at = columns[None, :]
+    real = case.step.real[row, case.step.real.shape[1] - keys :][columns]
+    sequence = np.searchsorted(np.array(case.step.starts or (0, keys)), np.arange(keys), side="right")
+    other = sequence[columns][None, :] != sequence[keys - length :, None]
+    pad = ~other & ~real[None, :]
+    future = ~other & ~pad & (at > places)
+    old = np.zeros_like(future)
+    if case.facts.window is not None:
+        old = ~other & ~pad & (at <= places - case.facts.window)
+    return {"other": other, "pad": pad, "future": future, "old": old, "any": other | pad | future | old}
