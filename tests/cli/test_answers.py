@@ -29,6 +29,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 
     def traced(*arguments: Any, **options: Any) -> tuple[LayerTrace, ...]:
         options.pop("progress")(0, 1)
+        options.pop("cost")(0, 0)  # told with --verbose only
         asked.append((arguments, options))
         layer = invented()
         return tuple(
