@@ -5,7 +5,7 @@ Must not know: command lines.
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tracer.errors import InputError, TracerError
@@ -14,7 +14,6 @@ from tracer.reading import catalogue, releases
 from tracer.reading.library import Library
 from tracer.reading.releases import Release
 from tracer.source import anchors
-from tracer.source.files import SourceFile
 from tracer.texts import LANGUAGES, Message, message
 
 # What the lesson page promises and these pages deliver.
@@ -46,7 +45,7 @@ def check_release(library: Library) -> Iterator[Finding]:
     except InputError as error:
         yield Finding(None, message("source_pages.check_absent", release=release.name, why=error.message))
         return
-    faults = list(_place_faults(library, files))
+    faults = [error.message for error in anchors.faults(library.defined, files)]
     values = definition(release.framework).values
     for value in values:
         faults += path_faults(library, value)
@@ -54,18 +53,6 @@ def check_release(library: Library) -> Iterator[Finding]:
     if not faults:
         counts = {"places": len(library.places), "values": len(values)}
         yield Finding(True, message("source_pages.check_places", release=release.name, **counts))
-
-
-def _place_faults(library: Library, files: Mapping[str, SourceFile]) -> Iterator[Message]:
-    """Yield an error for each place that is not found exactly once, not for the first one alone."""
-    try:
-        _ = library.table
-    except TracerError:
-        for id, wanted in library.defined.anchors.items():
-            try:
-                anchors.table(replace(library.defined, anchors={id: wanted}), files, None)
-            except TracerError as error:
-                yield error.message
 
 
 def path_faults(library: Library, value: str) -> list[Message]:

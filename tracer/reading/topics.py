@@ -58,7 +58,7 @@ def place_page(say: Words, library: Library, place: str, seen: Seen | None) -> P
     return Page("place", say.language, title, (), tuple(sections))
 
 
-def place_blocks(say: Words, library: Library, place: str, seen: Seen | None, context: int = 1) -> list[Block]:
+def place_blocks(say: Words, library: Library, place: str, seen: Seen | None, context: int = 0) -> list[Block]:
     """Return the excerpt of a place and what a trace saw there."""
     site = library.site(place)
     text = library.table.files[library.table.anchors[place].file].text

@@ -3,7 +3,7 @@
 Must not know: how the path was found.
 """
 
-from tracer.lineage.result import Other, Step, ValuePath
+from tracer.lineage.result import Other, ValuePath
 from tracer.page.record import Block, Line, Page, Piece, Prose, Role, Section, line
 from tracer.page.wording import place as place_piece
 from tracer.reading import catalogue
@@ -12,6 +12,7 @@ from tracer.reading.library import Library
 from tracer.reading.topics import formulas, link_note, release_heading, release_note
 from tracer.reading.values import Seen, value_at
 from tracer.reading.wording import Words
+from tracer.texts import message
 
 _MOST_CODE = 70
 
@@ -36,7 +37,7 @@ def way_page(say: Words, library: Library, value: str, seen: Seen | None) -> Pag
     name = {"q": "project", "k": "project", "v": "project", "causal": "mask"}.get(value, value)
     sections = [
         Section("lead", "", release_heading(library), tuple(blocks)),
-        *(_hop(say, library, number, step, seen) for number, step in enumerate(path.steps, 1)),
+        *(_hop(say, library, path, number, seen) for number in range(1, len(path.steps) + 1)),
     ]
     if path.open_end is not None:
         warned = line(Piece(f"{say('open_end')} ", Role.WARNING), say.of(path.open_end))
@@ -61,17 +62,18 @@ def _tally(say: Words, path: ValuePath) -> str:
     )
 
 
-def _hop(say: Words, library: Library, number: int, step: Step, seen: Seen | None) -> Section:
+def _hop(say: Words, library: Library, path: ValuePath, number: int, seen: Seen | None) -> Section:
+    step = path.steps[number - 1]
     site = library.path_site(step.place)
     notes: list[Block] = []
     if number > 1 and step.why:
         notes += [Prose(line(Piece(f"? {say('assumed')} ", Role.UNTESTED), say.of(why))) for why in step.why]
+        if seen is not None and _seen_across(library, path, number, seen):
+            notes.append(Prose(line(Piece(f"✓ {say('run_proves')}", Role.PASS))))
     holds = library.reader.defined.holds
     for code in step.when:
         notes.append(Prose(line(Piece(f"{say('when')} ", Role.LABEL), Piece(code, Role.CODE))))
         if code in holds:
-            from tracer.texts import message
-
             notes.append(Prose(line(Piece(say.of(message(holds[code])), Role.MUTED))))
     notes += [Prose(_other(say, library, other)) for other in step.others]
     hop = seen.hop(site) if seen is not None else None
@@ -82,6 +84,13 @@ def _hop(say: Words, library: Library, number: int, step: Step, seen: Seen | Non
     text = library.path_file(step.place).text
     excerpt = around(site, text, note=link_note(say, site.link_kind) if number == 1 else ())
     return Section(f"hop-{number}", str(number), heading, (excerpt, *notes))
+
+
+def _seen_across(library: Library, path: ValuePath, number: int, seen: Seen) -> bool:
+    """Whether a run saw the one object that reached the kernel both before this step and at it or after it."""
+    hops = [seen.hop(library.path_site(step.place)) for step in path.steps]
+    same = [hop is not None and hop.same_object is True for hop in hops]
+    return any(same[: number - 1]) and any(same[number - 1 :])
 
 
 def _other(say: Words, library: Library, other: Other) -> Line:

@@ -104,13 +104,26 @@ def table(defined: Definitions, files: Mapping[str, SourceFile], cache: Path | N
     return Table(files, anchors, cache)
 
 
+def faults(defined: Definitions, files: Mapping[str, SourceFile]) -> tuple[Unsupported, ...]:
+    """Return an error for every anchor that matches nowhere or several times, in place of raising the first."""
+    return tuple(found for found in _search(defined, files).values() if isinstance(found, Unsupported))
+
+
 def _find_all(defined: Definitions, files: Mapping[str, SourceFile]) -> dict[str, Anchor]:
+    anchors = {}
+    for id, found in _search(defined, files).items():
+        if isinstance(found, Unsupported):
+            raise found
+        anchors[id] = found
+    return anchors
+
+
+def _search(defined: Definitions, files: Mapping[str, SourceFile]) -> dict[str, Anchor | Unsupported]:
     from tracer.source.patterns import Module, Pattern  # LibCST: not loaded where the cache has the table
 
     modules = {key: Module(file.source) for key, file in files.items()}
-    anchors = {}
+    anchors: dict[str, Anchor | Unsupported] = {}
     for id, wanted in defined.anchors.items():
-        file = files[wanted["file"]]
         module, under = modules[wanted["file"]], wanted.get("under")
         found = [
             hit
@@ -118,10 +131,12 @@ def _find_all(defined: Definitions, files: Mapping[str, SourceFile]) -> dict[str
             for scope in several(wanted["scope"])
             for hit in module.find(Pattern(pattern), scope, under)
         ]
-        if len(found) != 1:
-            raise _not_one(id, wanted, file, [(f.span.line, f.span.column, f.code) for f in found])
-        (hit,) = found
-        anchors[id] = Anchor(id, wanted["file"], hit.span, hit.scope, hit.code, hit.parameters, hit.callee)
+        if len(found) == 1:
+            (hit,) = found
+            anchors[id] = Anchor(id, wanted["file"], hit.span, hit.scope, hit.code, hit.parameters, hit.callee)
+        else:
+            places = [(f.span.line, f.span.column, f.code) for f in found]
+            anchors[id] = _not_one(id, wanted, files[wanted["file"]], places)
     return anchors
 
 

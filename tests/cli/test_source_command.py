@@ -1,0 +1,74 @@
+"""`trace source` on the command line: what may be asked for together, exit codes, both languages."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracer.reading import check
+from tracer.reading.check import Finding
+from tracer.texts import message
+from tracer.vendoring import places
+
+Trace = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def nothing_vendored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(places, "default_folder", lambda: tmp_path / "vendor")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("words", [("qwen3",), (), ("qwen3", "glossary"), ("route",), ("--framework", "transformers")])
+def test_the_model_may_be_left_out(trace: Trace, words: tuple[str, ...]) -> None:
+    ended = trace("source", *words)
+    assert (ended.code, ended.err) == (0, "")
+
+
+def test_a_page_fits_the_terminal(trace: Trace) -> None:
+    out = trace("source", "qwen3", "softmax").out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_chinese(trace: Trace) -> None:
+    assert "从分数到权重" in trace("source", "qwen3", "softmax", "--lang", "zh").out
+
+
+@pytest.mark.parametrize(
+    "words", [("scale", "--list"), ("--list", "--check"), ("--frameworks", "--framework", "vllm"), ("scale", "--check")]
+)
+def test_two_questions_at_once_are_refused(trace: Trace, words: tuple[str, ...]) -> None:
+    ended = trace("source", "qwen3", *words)
+    assert (ended.code, ended.out) == (2, "")
+    assert "one page answers one of them" in ended.err
+
+
+def test_a_third_word_is_refused(trace: Trace) -> None:
+    ended = trace("source", "qwen3", "scale", "causal")
+    assert ended.code == 2
+    assert "Cannot tell what this is for: causal" in ended.err
+
+
+def test_files_that_are_not_here_end_with_the_command_that_brings_them(trace: Trace) -> None:
+    ended = trace("source", "qwen3", "scale", "--framework", "sglang")
+    assert ended.code == 2
+    assert "trace vendor sync sglang" in ended.err
+
+
+def test_a_file_that_is_no_trace_is_refused(trace: Trace, tmp_path: Path) -> None:
+    (tmp_path / "x.safetensors").write_bytes(b"nothing")
+    assert trace("source", "qwen3", "scale", "--trace", str(tmp_path / "x.safetensors")).code == 2
+
+
+@pytest.mark.parametrize(
+    ("held", "code"), [((True, True), 0), ((True, None), 3), ((True, False), 1), ((None, False), 1)]
+)
+def test_the_exit_code_of_a_check(
+    trace: Trace, monkeypatch: pytest.MonkeyPatch, held: tuple[bool | None, ...], code: int
+) -> None:
+    text = message("source_pages.check_fault", release="r", what="w")
+    monkeypatch.setattr(check, "check", lambda: (Finding(each, text) for each in held))
+    ended = trace("source", "--check")
+    assert ended.code == code
+    assert ended.out == "✗ r: w\n" * len(held)
