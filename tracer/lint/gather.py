@@ -114,4 +114,4 @@ def _module_name(file: Path, top: Path) -> tuple[str, ...]:
     inside = list(file.relative_to(top).with_suffix("").parts) if file != top else [file.stem]
     if inside and inside[-1] == "__init__":
         inside.pop()
-    return (*above, *inside)
+    return tuple(part.replace(".", "_") for part in (*above, *inside))  # a folder may be named 5.16.1

@@ -12,10 +12,9 @@ def reaching(scope: Scope, name: str, at: At) -> tuple[tuple[Binding, ...], bool
     own = at.scope is scope
     found: list[Binding] = []
     covered: set[Arm] = set(scope.ended)
-    for binding in sorted(scope.bound.get(name, ()), key=lambda each: -each.at.order):
-        if binding.at.scope is not scope:  # set from a function that declares the name global
-            found.append(binding)
-            continue
+    every = scope.bound.get(name, ())
+    found += [binding for binding in every if binding.at.scope is not scope]  # set from a function, as a global
+    for binding in sorted((each for each in every if each.at.scope is scope), key=lambda each: -each.at.order):
         if own and not _before(binding, at):
             continue
         if _exclusive(binding.at.arms, at.arms if own else ()) or _left(binding.at.arms, at, own, scope):
