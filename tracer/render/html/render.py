@@ -88,5 +88,5 @@ def _panel_texts() -> dict[str, Both]:
 
 _PLACEHOLDERS: Mapping[str, Mapping[str, object]] = {
     "panel_others": {"count": "#"},
-    "panel_digits": {"products": "#1", "results": "#2"},
+    "panel_digits": {"factors": "#1", "products": "#2", "results": "#3"},
 }

@@ -34,7 +34,8 @@
   const source = byId("data");
   const data = source ? JSON.parse(source.textContent) : null;
   if (data) for (const name of ["q", "k", "v", "kernel", "rest"]) data[name] = data[name].map((row) => row.split(" "));
-  const PRODUCT = 10, RESULT = 8;
+  // Factors carry two digits more than products, products two more than sums: what is shown can be computed from what is shown.
+  const FACTOR = 10, PRODUCT = 8, RESULT = 6;
   const fixed = (value, decimals) => {
     if (Number.isNaN(value)) return "NaN";
     if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
@@ -44,7 +45,6 @@
   const named = { nan: NaN, inf: Infinity, "-inf": -Infinity };
   const plain = (text) => (text in named ? named[text] : Number(text));
   const exact = data && data.rounding === "float32" ? (text) => Math.fround(plain(text)) : plain;
-  const shown = (text) => text.replace("-", "−");
 
   const numbers = data && {
     q: data.q.map((row) => row.map(exact)), k: data.k.map((row) => row.map(exact)), v: data.v.map((row) => row.map(exact)),
@@ -73,11 +73,11 @@
     const lines = rows.map((cells) => make("tr", {}, make("th", { scope: "row" }, ...[cells[0]].flat()), ...cells.slice(1).map((cell) => make("td", {}, cell))));
     return make("div", { class: "scroll", tabindex: 0, role: "region", "aria-labelledby": "panel-title" }, make("table", { class: "grid terms" }, make("thead", {}, head), make("tbody", {}, ...lines)));
   };
-  const digits = () => make("p", { class: "small" }, word("panel_digits", { "#1": PRODUCT, "#2": RESULT }));
+  const digits = () => make("p", { class: "small" }, word("panel_digits", { "#1": FACTOR, "#2": PRODUCT, "#3": RESULT }));
   const about = (i, j) => ["(", word("panel_query"), ` ${rowAt(i)} `, token(rowAt(i)), " × ", word("panel_key"), ` ${keyAt(j)} `, token(keyAt(j)), ")"];
   const dot = (i, j) => {
     const each = products(i, j);
-    const rows = each.map((value, d) => [`d=${d}`, shown(data.q[i][d]), shown(data.k[j][d]), fixed(value, PRODUCT)]);
+    const rows = each.map((value, d) => [`d=${d}`, fixed(numbers.q[i][d], FACTOR), fixed(numbers.k[j][d], FACTOR), fixed(value, PRODUCT)]);
     return [table(["", "Q", "Kᵀ", word("panel_product")], rows), line(word("panel_sum"), fixed(total(each), RESULT), "dot"), line(word("panel_scaled"), `× ${data.scale}`)];
   };
   const chain = (i, j) => [
@@ -96,7 +96,7 @@
     r(i, column) {
       const keys = keysOf(i);
       if (!keys.length) return [make("p", {}, word("panel_empty_row"))];
-      const rows = keys.map((j) => [[`${keyAt(j)} `, token(keyAt(j))], fixed(score(i, j), RESULT), fixed(share(i, j), RESULT)]);
+      const rows = keys.map((j) => [[`${keyAt(j)} `, token(keyAt(j))], fixed(score(i, j), RESULT), fixed(share(i, j), PRODUCT)]);
       const lines = [heading("m, Σ", rowAt(i), "", word("panel_query"), ` ${rowAt(i)} `, token(rowAt(i))), table([word("panel_key"), "S", "exp(S − m)"], rows)];
       const others = data.tk > data.k.length && numbers.outside[i] > 0 ? numbers.outside[i] * numbers.total[i] : 0;
       if (others > 0) lines.push(line(word("panel_others", { "#": data.tk - data.k.length }), fixed(others, RESULT)));
@@ -115,20 +115,20 @@
     },
     o(i, e) {
       const keys = keysOf(i), rest = numbers.rest.length ? numbers.rest[i][e] : 0;
-      const rows = keys.map((j) => [[`${keyAt(j)} `, token(keyAt(j))], fixed(weight(i, j), PRODUCT), shown(data.v[j][e]), fixed(weight(i, j) * numbers.v[j][e], PRODUCT)]);
-      if (rest) rows.push([word("panel_others", { "#": data.tk - data.k.length }), fixed(numbers.outside[i], PRODUCT), "", fixed(rest, PRODUCT)]);
+      const rows = keys.map((j) => [[`${keyAt(j)} `, token(keyAt(j))], fixed(weight(i, j), FACTOR), fixed(numbers.v[j][e], FACTOR), fixed(weight(i, j) * numbers.v[j][e], PRODUCT)]);
+      if (rest) rows.push([word("panel_others", { "#": data.tk - data.k.length }), fixed(numbers.outside[i], FACTOR), "", fixed(rest, PRODUCT)]);
       const value = total(keys.map((j) => weight(i, j) * numbers.v[j][e])) + rest;
       const start = heading("O", `${rowAt(i)}, ${e}`, fixed(value, RESULT), word("panel_query"), ` ${rowAt(i)} `, token(rowAt(i)));
       if (!keys.length && !rest) return [start, make("p", {}, word("panel_empty_row"))];
       return [start, table([word("panel_key"), "A", `V[·, ${e}]`, word("panel_product")], rows), line(word("panel_sum"), fixed(value, RESULT), "output"),
-        line(word("panel_kernel"), shown(data.kernel[i][e]), "kernel"), line(word("panel_apart"), fixed(numbers.kernel[i][e] - value, PRODUCT)), digits()];
+        line(word("panel_kernel"), fixed(numbers.kernel[i][e], PRODUCT), "kernel"), line(word("panel_apart"), fixed(numbers.kernel[i][e] - value, PRODUCT)), digits()];
     },
     q: (i, d) => captured("Q", rowAt(i), d, data.q[i][d], "c-q"),
     kt: (d, j) => captured("K", keyAt(j), d, data.k[j][d], "c-k"),
     v: (j, e) => captured("V", keyAt(j), e, data.v[j][e], "c-v"),
   };
   const captured = (symbol, position, d, text, card) => [
-    heading(symbol, `${position}, ${d}`, "", token(position)), line(word("panel_exact"), shown(text), "exact"),
+    heading(symbol, `${position}, ${d}`, "", token(position)), line(word("panel_exact"), String(exact(text)).replace("-", "−"), "exact"),
     make("p", {}, word("panel_captured"), " ", make("a", { href: `#${card}` }, make("code", {}, card.slice(2)))),
   ];
 
@@ -182,7 +182,8 @@
     document.addEventListener("keydown", (event) => { if (event.key === "Escape" && !panel.hidden && !wide.matches) { panel.hidden = true; if (chosen) chosen.focus(); } });
   }
 
-  // -------------------------------------------------------------------------------------------------- source
+  // ---------------------------------------------------------------------------------------- formulas, source
+  for (const symbol of document.querySelectorAll("[data-goto]")) symbol.addEventListener("click", () => { location.hash = symbol.dataset.goto; });
   const light = (card, on) => { for (const each of document.querySelectorAll(`.mark[data-card="${card}"]`)) each.classList.toggle("lit", on); };
   for (const each of document.querySelectorAll("[data-card]")) {
     for (const [event, on] of [["mouseenter", true], ["mouseleave", false], ["focus", true], ["blur", false]]) each.addEventListener(event, () => light(each.dataset.card, on));
