@@ -29,7 +29,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 
     def traced(*arguments: Any, **options: Any) -> tuple[LayerTrace, ...]:
         options.pop("progress")(0, 1)
-        options.pop("cost")(0, 0)  # told with --verbose only
+        options.pop("cost")(1234, 5678)
         asked.append((arguments, options))
         layer = invented()
         return tuple(
@@ -242,9 +242,10 @@ def test_the_collector_works_again_once_the_layer_runs(
         gc.unfreeze()
 
 
-def test_progress_tells_the_layers_on_request(trace: Trace, calls: Calls) -> None:
+def test_progress_and_cost_are_told_on_request(trace: Trace, calls: Calls) -> None:
     assert trace("qwen3", "--verbose").err == (
         "Loading the model's code and the checkpoint ...\nRunning layer 0 (up to layer 0) ...\n"
+        "Read 1,234 bytes of weights, of 5,678 in the checkpoint.\n"
     )
 
 
