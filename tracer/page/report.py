@@ -6,7 +6,7 @@ Must not know: HTML.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tracer.page import cards, grids, practice, route, scaling, wrong
+from tracer.page import cards, grids, practice, reference, route, scaling, wrong
 from tracer.page.cards import card_id
 from tracer.page.head import MODEL, head_page
 from tracer.page.overview import overview_page
@@ -40,12 +40,13 @@ def report(trace: Trace, language: str, *, query: int | None = None, size: int =
         _chapter("head", _head(trace, names, part, where)),
         _chapter("walk", _of(walked, *(id for id in _ids(walked) if id.startswith("walk")))),
         _chapter("source", (Paragraph(both("source_lead")), cards.source(trace, names, part.rows.start, where))),
-        _chapter("path", route.paths(trace.layer, where)),
+        _chapter("path", (*route.paths(trace.layer, where), Paragraph(both("page.path_legend")))),
         _chapter("wrong", _wrong(trace, names, where)),
         _chapter("temperature", _temperature(trace, names, followed)),
         _chapter("scaling", scaling.why(trace.reference)),
         _chapter("practice", (Paragraph(both("practice_lead")), practice.practice(trace, names, where))),
         _chapter("heads", _heads(trace)),
+        _chapter("reference", reference.reference()),
         _chapter("files", _of(pages, "tokens", "sources", "checks", "next")),
     )
     en, zh = pages
@@ -103,7 +104,7 @@ def _head(trace: Trace, names: tuple[Shown, ...], part: Window, where: str) -> t
         "M": "path-causal",
         "S": "g-s",
         "m": "g-r",
-        "A": "g-a",
+        "A": card_id("kernel_weights") if "kernel_weights" in trace.layer.captures else "g-a",
         "O": card_id("output"),
     }
     known = {card_id(each.name) for each in cards.everything(trace.layer)} | {

@@ -5,6 +5,8 @@ import hashlib
 import html.parser
 import json
 import re
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -157,6 +159,23 @@ def test_a_saved_trace_of_the_shipped_checkpoint_makes_one_without_a_model() -> 
     made = render(report(look_at(load(golden), HEAD), "zh"))
     assert '<html lang="zh">' in made
     assert len(made.encode("utf-8")) < 700_000
+
+
+def test_a_report_of_a_saved_trace_needs_neither_torch_nor_transformers() -> None:
+    golden = Path(__file__).parents[1] / "terminal" / "golden" / "layer-0.safetensors"
+    program = f"""
+import sys
+from pathlib import Path
+from tracer.page.report import report
+from tracer.render.html.render import render
+from tracer.result import look_at
+from tracer.saved.read import load
+
+render(report(look_at(load(Path({str(golden)!r})), {HEAD}), "en"))
+print(sorted({{"torch", "transformers"}} & sys.modules.keys()))
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
 
 
 def test_pictures_draw_hidden_cells_apart_from_weights_of_nothing() -> None:
