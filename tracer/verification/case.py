@@ -1,6 +1,6 @@
 """What the checks of one attention call look at: what was seen, what was expected, each quantity computed once.
 
-Axes here are [B, T, heads, D]. Must not know: claims, wording.
+Must not know: claims, wording.
 """
 
 from collections.abc import Mapping
@@ -16,16 +16,20 @@ from tracer.maths.attention import Head, head
 from tracer.maths.visibility import Visibility
 from tracer.records import ModelFacts
 from tracer.verification import expected
-from tracer.verification.expected import Rope
+from tracer.verification.expected import Ints, Rope
 from tracer.verification.places import Places
 from tracer.verification.probing import Probed
 from tracer.verification.scenarios import Bools, Scenario, Step
+
+At = tuple[Ints, Ints]  # tokens, as batch rows and places in their row
+_SAMPLED, _SAMPLED_SHORT = 16, 8  # tokens at each end of a prompt, in the plain scenario and in others
 
 
 @dataclass(eq=False)
 class Case:
     """One call of one layer's attention in one pass of a scenario. ``kind`` names the kernel: cpu-flash, flash-attn,
-    sdpa, eager, or another attention function by its own name."""
+    sdpa, eager, or another attention function by its own name. ``heads`` are those looked at closely, out of
+    ``every_head`` that was asked for."""
 
     scenario: Scenario
     step: Step
@@ -33,9 +37,11 @@ class Case:
     dtype: str
     kind: str
     heads: tuple[int, ...]
+    every_head: tuple[int, ...]
     seen: AttentionSeen
     probed: Probed
     places: Places
+    thorough: bool = False
 
     @property
     def layer(self) -> int:
@@ -94,26 +100,38 @@ class Case:
         """What claims keep for one another, by a name of their own."""
         return {}
 
-    def made(self, name: str) -> Floats | None:
-        """Return what projection ``name`` gave as [B, T, heads, D]; from hidden states and weights where it is no
-        module of its own. None where neither is to be had."""
-        if f"made.{name}" not in self.kept:
-            self.kept[f"made.{name}"] = self._made(name)
-        found: Floats | None = self.kept[f"made.{name}"]
+    @cached_property
+    def sample(self) -> At:
+        """The tokens that are looked at closely, as (batch rows, positions): the first and last of those that count."""
+        rows = np.argwhere(self.rows)
+        end = _SAMPLED if self.scenario.id == "plain" else _SAMPLED_SHORT
+        if len(rows) > 2 * end:
+            rows = np.concatenate([rows[:end], rows[-end:]])
+        return rows[:, 0], rows[:, 1]
+
+    @property
+    def positions(self) -> Ints:
+        """The positions of the sampled tokens."""
+        found: Ints = self.step.positions[self.sample]
         return found
 
-    def _made(self, name: str) -> Floats | None:
+    def made(self, name: str, at: At | None = None) -> Floats | None:
+        """Return what projection ``name`` gave, [tokens, heads, D] for the tokens ``at`` (None: the sampled ones).
+
+        From hidden states and weights where it is no module of its own; None where neither is to be had.
+        """
+        at = self.sample if at is None else at
         call = self.seen.call(f"{name}_proj")
         if call is not None:
-            numbers = call.gave.float64()
+            numbers = call.gave[at].float64()
         else:
             weight = self.seen.parts.weights.get(f"{name}_proj")
             if weight is None:
                 return None
-            numbers = self.seen.hidden.float64() @ weight.float64().T
+            numbers = self.seen.hidden[at].float64() @ weight.float64().T
         if numbers.shape[-1] % self.facts.head_dim:
             return None
-        return numbers.reshape(*numbers.shape[:2], -1, self.facts.head_dim)
+        return numbers.reshape(len(numbers), -1, self.facts.head_dim)
 
     @cached_property
     def norm_weights(self) -> Mapping[str, Floats]:
@@ -129,36 +147,33 @@ class Case:
                 return call
         return None
 
-    def normed(self, name: str) -> Floats | None:
-        """Return what the norm gave, [B, T, heads, D]: as captured where the norm ran on the projection, else the
+    def normed(self, name: str, at: At | None = None) -> Floats | None:
+        """Return what the norm gave, [tokens, heads, D]: as captured where it ran on the projection, else the
         reference."""
-        if f"normed.{name}" not in self.kept:
-            self.kept[f"normed.{name}"] = self._normed(name)
-        found: Floats | None = self.kept[f"normed.{name}"]
-        return found
-
-    def _normed(self, name: str) -> Floats | None:
         call = self.norm_call(name)
-        made = self.made(name)
-        if made is None:
-            return None
-        if call is not None and call.gave.shape == made.shape:
-            return call.gave.float64()
-        return self.norm_reference(name)
+        if call is None:
+            return self.norm_reference(name, at)
+        array = call.gave
+        if len(array.shape) == 4 and array.shape[1] != self.step.ids.shape[1]:  # [B, heads, T, D]
+            array = Array(array.dtype, np.ascontiguousarray(np.swapaxes(array.bits, 1, 2)))
+        numbers = array[self.sample if at is None else at].float64()
+        return numbers.reshape(len(numbers), -1, self.facts.head_dim)
 
-    def norm_reference(self, name: str) -> Floats | None:
-        """Return RMSNorm of what the projection made, in float64."""
-        made, weight = self.made(name), self.norm_weights.get(name)
+    def norm_reference(self, name: str, at: At | None = None) -> Floats | None:
+        """Return RMSNorm of what the projection made, in float64, [tokens, heads, D]."""
+        made, weight = self.made(name, at), self.norm_weights.get(name)
         if made is None or weight is None:
             return None
         return expected.rms_norm(made, weight, self.facts.norm_eps)
 
     def arrived(self, name: str) -> Floats | None:
-        """Return this pass's own queries or keys (``q``, ``k``, ``v``) at the attention function, [B, T, heads, D]."""
+        """Return the sampled tokens' queries, keys or values at the attention function, [tokens, heads, D]."""
         if self.interface is None:
             return None
-        numbers = self.given[name].transpose(0, 2, 1, 3)
-        return numbers[:, numbers.shape[1] - self.step.ids.shape[1] :]
+        array = {"q": self.interface.query, "k": self.interface.key, "v": self.interface.value}[name]
+        rows, places = self.sample
+        cut = array.bits[rows, :, places + array.shape[2] - self.step.ids.shape[1]]
+        return Array(array.dtype, np.ascontiguousarray(cut)).float64()
 
     @cached_property
     def given(self) -> Mapping[str, Floats]:
@@ -168,11 +183,12 @@ class Case:
         arrays = {"q": self.interface.query, "k": self.interface.key, "v": self.interface.value}
         return {name: array.float64() for name, array in arrays.items()}
 
-    def turned(self, vectors: Floats) -> Floats | None:
-        """Return ``vectors`` [B, T, heads, D] rotated as the config asks for."""
+    def turned(self, vectors: Floats, positions: Ints | None = None) -> Floats | None:
+        """Return ``vectors`` [tokens, heads, D] rotated as the config asks for, at ``positions`` (None: the sampled
+        tokens' own)."""
         if self.rope is None:
             return None
-        angles = expected.angles(self.rope, self.step.positions)[:, :, None]
+        angles = expected.angles(self.rope, self.positions if positions is None else positions)[:, None]
         return expected.rotate(vectors, angles, self.rope.factor)
 
     def visibility(self, row: int) -> Visibility:

@@ -56,12 +56,15 @@ class Probed:
     loud_eager: Array | None = None
 
 
-def probe(call: Call, seen: AttentionSeen, step: Step, facts: ModelFacts, plan: Plan, full: bool) -> Probed:
-    """Return what the call's probes gave; ``full`` adds those that need to be run once a layer only."""
+def probe(
+    call: Call, seen: AttentionSeen, step: Step, facts: ModelFacts, plan: Plan, full: bool, steady: bool = False
+) -> Probed:
+    """Return what the call's probes gave; ``full`` adds those that need to be run once a layer only; ``steady`` says
+    that this layer is known to give the same bits each time."""
     keys = _keys(seen, step)
     moved = tuple(Moved(tokens, probes.moved_rows(call, tokens)) for tokens in _changes(step, plan))
     # Rows that kept their bits have shown that the call repeats; only where few did must that be looked at.
-    repeats = any(int((~one.rows).sum()) >= _STEADY for one in moved) or probes.repeats(call)
+    repeats = steady or any(int((~one.rows).sum()) >= _STEADY for one in moved) or probes.repeats(call)
     found = probes.weights(call, keys, facts.head_dim, facts.heads, _columns(keys, facts.head_dim, plan.thorough))
     eager = _eager(seen, step, facts, plan)
     if not full:
@@ -94,17 +97,18 @@ def _columns(keys: int, head_dim: int, thorough: bool) -> tuple[int, ...]:
 def _changes(step: Step, plan: Plan) -> list[tuple[tuple[int, int], ...]]:
     """Return the tokens to change, run by run.
 
-    In one pass without padding: the second, the middle and the last, or each in turn. With padding: all of it at once.
-    Packed: one sequence's end and the last one's beginning, where a leak shows first.
+    In one pass without padding: the second and the middle one (the last is changed for the whole model), or each in
+    turn. With padding: all of it at once.
+    Packed: the first sequence's end and the last one's beginning, where a leak into what lies between shows first.
     """
     if step.past:
         return []
     length = step.ids.shape[1]
     if step.starts:
-        return [((0, step.starts[1] - 1),), ((0, step.starts[-2]),)]
+        return [((0, step.starts[1] - 1), (0, step.starts[-2]))]
     if step.mask:
         return [tuple((int(row), int(t)) for row, t in np.argwhere(~step.real))]
-    tried = range(1, length) if plan.thorough else sorted({1, length // 2, length - 1})
+    tried = range(1, length) if plan.thorough else sorted({1, length // 2})
     return [((0, t),) for t in tried if 0 < t < length]
 
 

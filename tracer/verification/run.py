@@ -12,6 +12,7 @@ import numpy as np
 from tracer.arrays import Array
 from tracer.engines.transformers import probes
 from tracer.engines.transformers.live import Inputs, Live
+from tracer.engines.transformers.observed import AttentionSeen
 from tracer.engines.transformers.seeing import seen
 from tracer.engines.transformers.watching import Call
 from tracer.verification import catalogue, scenarios
@@ -24,6 +25,8 @@ from tracer.verification.scenarios import Scenario, Step
 from tracer.verification.verdict import unsteady
 
 Progress = Callable[[int, int], None]
+# Outside the plain scenario this many heads of a layer are set against the reference; who sees whom is read for all.
+_HEADS = 4
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,8 @@ class Examined:
 
 def examine(live: Live, places: Places, kind: str, wanted: Examination) -> Examined:
     """Return every finding about ``live``; ``kind`` names the kernel it runs on."""
-    made = [
-        scenario
-        for scenario in scenarios.every(wanted.ids, wanted.pad)
-        if wanted.only is None or scenario.id in wanted.only
-    ]
+    names = scenarios.DEFAULT if wanted.only is None else wanted.only
+    made = [one for name in names if (one := scenarios.make(name, wanted.ids, wanted.pad)) is not None]
     started = time.perf_counter()
     work = _Work(live, places, kind, wanted, total=_total(made, wanted))
     for scenario in made:
@@ -117,17 +117,16 @@ class _Work:
         plain = scenario.id == "plain"
         facts = self.live.facts(call.layer)
         record = seen(call, weights=plain)
-        plan = Plan(self.wanted.heads, self.wanted.thorough)
-        last = number == len(scenario.steps) - 1
-        probed = probe(call, record, step, facts, plan, full=plain) if last else Probed(True)
-        case = Case(
-            scenario, step, facts, self.live.dtype, self.kind, self.wanted.heads, record, probed, self.places
-        )
+        heads = self.wanted.heads if plain or self.wanted.thorough else _some(self.wanted.heads, call.layer)
+        plan = Plan(heads, self.wanted.thorough)
+        steady = call.layer in self.plain and call.layer not in self.unsteady
+        probed = probe(call, record, step, facts, plan, plain, steady) if step.judged else Probed(True)
+        case = self._case(scenario, step, record, probed, heads)
         if plain:
             self.plain[call.layer] = record.output
             self.windows.append(Window(call.layer, facts.layer_type, facts.window, sight.window_of(case)))
         found = list(rows.check(case)) if scenario.cached else []
-        if last:
+        if step.judged:
             for claims in (*catalogue.EVERYWHERE, *(catalogue.ONCE if plain else catalogue.ELSEWHERE)):
                 found += claims(case)
         if plain and call.layer == min(self.wanted.layers):
@@ -139,6 +138,23 @@ class _Work:
             self.unsteady.add(call.layer)
         self._keep(found)
         self._advance()
+
+    def _case(
+        self, scenario: Scenario, step: Step, record: AttentionSeen, probed: Probed, heads: tuple[int, ...]
+    ) -> Case:
+        return Case(
+            scenario=scenario,
+            step=step,
+            facts=self.live.facts(record.layer),
+            dtype=self.live.dtype,
+            kind=self.kind,
+            heads=heads,
+            every_head=self.wanted.heads,
+            seen=record,
+            probed=probed,
+            places=self.places,
+            thorough=self.wanted.thorough,
+        )
 
     def _keep(self, found: Sequence[Finding]) -> None:
         """Keep findings; where a layer's call does not repeat, only that itself can have failed."""
@@ -156,17 +172,7 @@ class _Work:
 
         def judge(call: Call) -> None:
             record = seen(call, weights=False)
-            case = Case(
-                scenario,
-                other,
-                self.live.facts(call.layer),
-                self.live.dtype,
-                self.kind,
-                self.wanted.heads,
-                record,
-                Probed(True),
-                self.places,
-            )
+            case = self._case(scenario, other, record, Probed(True), self.wanted.heads)
             self._keep([runs.model_causal(case, self.plain, last)])
             self._advance()
 
@@ -187,3 +193,11 @@ class _Work:
         self._done += 1
         if self.wanted.progress is not None:
             self.wanted.progress(self._done, self.total)
+
+
+def _some(heads: tuple[int, ...], layer: int) -> tuple[int, ...]:
+    """Return a few of ``heads``, others in each layer: what padding, packing and a cache do is the same for all."""
+    if len(heads) <= _HEADS:
+        return heads
+    step = len(heads) / _HEADS
+    return tuple(sorted({heads[(int(n * step) + layer) % len(heads)] for n in range(_HEADS)}))

@@ -16,14 +16,18 @@ from tracer.verification.expected import Ints
 Bools = NDArray[np.bool_]
 # Padding, packing and caching show the same with few tokens as with many: these runs are kept short.
 SHORT = 24
-_DECODED = 3
-NAMES = ("plain", "packed", "left_pad", "right_pad", "decode", "chunk")
+_DECODED = 2
+# What is run by default, and every scenario there is: "padded" is left and right padding at once, "cached" several tokens
+# and then one on a cache.
+DEFAULT = ("plain", "packed", "padded", "cached")
+NAMES = (*DEFAULT, "left_pad", "right_pad", "chunk", "decode")
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
     """One forward pass. ids and positions [B, T]; ``real`` [B, S] tells the tokens that count, of all keys so far;
-    ``mask`` whether the model is given it; ``starts`` where packed sequences start, and the total."""
+    ``mask`` whether the model is given it; ``starts`` where packed sequences start, and the total; ``judged`` whether the
+    pass is looked at, or only fills the cache."""
 
     ids: Ints
     positions: Ints
@@ -31,6 +35,7 @@ class Step:
     mask: bool = False
     starts: tuple[int, ...] = ()
     give_positions: bool = False
+    judged: bool = True
 
     @property
     def past(self) -> int:
@@ -82,16 +87,6 @@ def plain(ids: Sequence[int]) -> Scenario:
     return Scenario("plain", (_whole(ids),), (np.arange(len(ids))[None],))
 
 
-def left_pad(ids: Sequence[int], pad: int) -> Scenario:
-    """Return a batch of two rows, the second padded on the left."""
-    return _padded("left_pad", ids[:SHORT], pad, left=True)
-
-
-def right_pad(ids: Sequence[int], pad: int) -> Scenario:
-    """Return a batch of two rows, the second padded on the right."""
-    return _padded("right_pad", ids[:SHORT], pad, left=False)
-
-
 def packed(ids: Sequence[int]) -> Scenario:
     """Return three sequences one after the other in one row, positions starting anew: each begins like the prompt."""
     length = min(len(ids), SHORT)
@@ -109,53 +104,48 @@ def packed(ids: Sequence[int]) -> Scenario:
     return Scenario("packed", (step,), (places[None],))
 
 
-def decode(ids: Sequence[int]) -> Scenario | None:
-    """Return the prompt with its last tokens one at a time on a cache; None where it is too short."""
-    row = ids[:SHORT]
-    first = len(row) - _DECODED
-    return None if first < 1 else _in_parts("decode", row, [0, *range(first, len(row) + 1)])
+def padded(id: str, ids: Sequence[int], pad: int, sides: str) -> Scenario:
+    """Return a batch of the prompt and, for each of ``sides`` (l, r), a shorter row padded on that side."""
+    row = list(ids[:SHORT])
+    length, pads = len(row), max(1, len(row) // 4)
+    real = np.ones((1 + len(sides), length), dtype=np.bool_)
+    rows = [row]
+    for number, side in enumerate(sides, 1):
+        rows.append([pad] * pads + row[:-pads] if side == "l" else row[:-pads] + [pad] * pads)
+        real[number, slice(0, pads) if side == "l" else slice(length - pads, length)] = False
+    positions = np.maximum(np.cumsum(real, axis=1) - 1, 0)
+    step = Step(np.array(rows), positions, real, mask=True, give_positions=True)
+    return Scenario(id, (step,), (np.where(real, positions, -1),))
 
 
-def chunk(ids: Sequence[int]) -> Scenario | None:
-    """Return the prompt in two passes, the second of several tokens on a cache; None where it is too short."""
-    row = ids[:SHORT]
-    second = max(2, len(row) // 3)
-    return None if len(row) - second < 1 else _in_parts("chunk", row, [0, len(row) - second, len(row)])
+def cached(id: str, ids: Sequence[int], several: bool, one: bool) -> Scenario | None:
+    """Return the prompt on a cache, after a first pass: ``several`` tokens at once, ``one`` alone; None if too short."""
+    row = list(ids[:SHORT])
+    more = max(2, len(row) // 3) if several else 0
+    bounds = [0, len(row) - more - one, *([len(row) - one] if several else []), *([len(row)] if one else [])]
+    if bounds[1] < 1:
+        return None
+    steps, places = [], []
+    for number, (a, b) in enumerate(pairwise(bounds)):
+        at = np.arange(a, b)[None]
+        steps.append(Step(np.array([row[a:b]]), at, np.ones((1, b), dtype=np.bool_), judged=number > 0))
+        places.append(at)
+    return Scenario(id, tuple(steps), tuple(places))
 
 
-def every(ids: Sequence[int], pad: int) -> tuple[Scenario, ...]:
-    """Return all scenarios that can be made of the prompt, the plain one first."""
-    made = [plain(ids), packed(ids) if len(ids) >= 3 else None]
-    if len(ids) >= 3:
-        made += [left_pad(ids, pad), right_pad(ids, pad)]
-    made += [decode(ids), chunk(ids)]
-    return tuple(scenario for scenario in made if scenario is not None)
+def make(name: str, ids: Sequence[int], pad: int) -> Scenario | None:
+    """Return the scenario ``name`` (one of NAMES) of a prompt, or None where the prompt is too short for it."""
+    if name == "plain":
+        return plain(ids)
+    if len(ids) < 3:
+        return None
+    if name == "packed":
+        return packed(ids)
+    if name in ("padded", "left_pad", "right_pad"):
+        return padded(name, ids, pad, {"padded": "lr", "left_pad": "l", "right_pad": "r"}[name])
+    return cached(name, ids, several=name != "decode", one=name != "chunk")
 
 
 def _whole(ids: Sequence[int]) -> Step:
     row = np.array([list(ids)])
     return Step(row, np.arange(row.shape[1])[None], np.ones(row.shape, dtype=np.bool_))
-
-
-def _padded(id: str, ids: Sequence[int], pad: int, left: bool) -> Scenario:
-    length = len(ids)
-    pads = max(1, length // 4)
-    short = list(ids[: length - pads])
-    real = np.ones((2, length), dtype=np.bool_)
-    if left:
-        rows, real[1, :pads] = [list(ids), [pad] * pads + short], False
-    else:
-        rows, real[1, length - pads :] = [list(ids), short + [pad] * pads], False
-    positions = np.maximum(np.cumsum(real, axis=1) - 1, 0)
-    places = np.where(real, positions, -1)
-    step = Step(np.array(rows), positions, real, mask=True, give_positions=True)
-    return Scenario(id, (step,), (places,))
-
-
-def _in_parts(id: str, row: Sequence[int], bounds: list[int]) -> Scenario:
-    steps, places = [], []
-    for a, b in pairwise(bounds):
-        at = np.arange(a, b)[None]
-        steps.append(Step(np.array([row[a:b]]), at, np.ones((1, b), dtype=np.bool_)))
-        places.append(at)
-    return Scenario(id, tuple(steps), tuple(places))

@@ -4,7 +4,7 @@ Must not know: claims, wording, torch.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from tracer.verification.scenarios import Bools
 _SURE, _SURE_16 = 1e-3, 1e-2
 _NOTHING = 1e-30
 _SHARE = 1e-3  # weights below this are too small to tell a relative error by
+_END = 32
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,15 @@ def faults(case: Case) -> list[Fault]:
     weights = case.probed.weights
     if weights is None:
         return found
+    heads = [index for index in case.every_head if index < weights.values.shape[1]]
     for row in range(case.step.ids.shape[0]):
-        for index in case.heads:
-            if index >= weights.values.shape[1]:
-                continue
-            seen = view(case, row, index)
-            found += seen.faults if seen is not None else _leaks(case, row, index)
+        leaks = ((weights.values[row] != 0) & kinds(case, row)["any"] & case.rows[row][:, None]).any()
+        for index in heads:
+            seen = view(case, row, index) if index in case.heads else None
+            if seen is not None:
+                found += seen.faults
+            elif leaks:
+                found += _leaks(case, row, index)
     return found
 
 
@@ -85,23 +89,25 @@ def _view(case: Case, row: int, index: int) -> View | None:
     if weights is None or head is None or index >= weights.values.shape[1]:
         return None
     values, counts = weights.values[row, index], case.rows[row]
-    reference = head.weights(slice(None))
+    rows = _rows(case, row)
+    reference = np.concatenate([head.weights(part) for part in rows])
     if len(weights.columns) < case.keys:
         reference = reference[:, weights.columns]
     hidden = kinds(case, row)["any"]
     leaks = _leaks(case, row, index)
     right = counts & ~((values != 0) & hidden).any(axis=1) if leaks else counts.copy()
-    gone = (reference > (_SURE_16 if case.dtype == "F16" else _SURE)) & (np.abs(values) < _NOTHING)
-    gone &= counts[:, None]
+    at = np.concatenate([np.arange(part.start, part.stop) for part in rows])
+    some = values[at]
+    gone = (reference > (_SURE_16 if case.dtype == "F16" else _SURE)) & (np.abs(some) < _NOTHING) & counts[at, None]
     missing: list[Fault] = []
     if gone.any() and np.isfinite(values).all() and case.probed.repeats:
-        missing = _missing(case, row, index, values, reference, gone)
-        right &= ~gone.any(axis=1)
-    usable = (reference > _SHARE) & right[:, None]
+        missing = _missing(case, row, index, at, some, reference, gone)
+        right[at[gone.any(axis=1)]] = False
+    usable = (reference > _SHARE) & right[at, None]
     relative = None
     if usable.any():
         with np.errstate(invalid="ignore", over="ignore"):
-            relative = float(np.abs(values[usable] / reference[usable] - 1).max())
+            relative = float(np.abs(some[usable] / reference[usable] - 1).max())
     return View(
         reference=head,
         right=right,
@@ -129,14 +135,24 @@ def _leaks(case: Case, row: int, index: int) -> list[Fault]:
     return found
 
 
+def _rows(case: Case, row: int) -> tuple[slice, ...]:
+    """Return the queries whose weights are compared with the reference one by one: all, or the first and last of many.
+
+    Leaks are looked for in every row; what a fault takes away, it takes from these too.
+    """
+    length = case.rows.shape[1]
+    if case.thorough or length <= 2 * _END:
+        return (slice(0, length),)
+    return slice(0, _END), slice(length - _END, length)
+
+
 def _missing(
-    case: Case, row: int, index: int, values: Floats, reference: Floats, gone: Bools
+    case: Case, row: int, index: int, at: Ints, values: Floats, reference: Floats, gone: Bools
 ) -> list[Fault]:
     weights = case.probed.weights
     if weights is None:
         return []
-    length = values.shape[0]
-    distance = np.arange(length)[:, None] + case.keys - length - weights.columns[None, :]
+    distance = at[:, None] + case.keys - case.rows.shape[1] - weights.columns[None, :]
     # A key hidden beyond the farthest one seen is a window's doing; any other one is not.
     farthest = np.where(values > 0, distance, -1).max(axis=1, keepdims=True)
     beyond = (distance > farthest) & (farthest >= 0)
@@ -144,7 +160,8 @@ def _missing(
     for kind, mask in (("missing", gone & ~beyond), ("short", gone & beyond)):
         if mask.any():
             score = np.where(mask, reference, 0.0)
-            found.append(_at(kind, row, index, score, weights.columns, float(score.max())))
+            fault = _at(kind, row, index, score, weights.columns, float(score.max()))
+            found.append(replace(fault, query=int(at[fault.query])))
     return found
 
 

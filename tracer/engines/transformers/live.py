@@ -28,6 +28,8 @@ from tracer.records import ModelFacts
 Ints = NDArray[np.int64]
 _UTILS = "transformers.modeling_flash_attention_utils"
 _FLASH = "flash_attention_2"
+# Layers of up to this many bytes are kept for all passes.
+_RESIDENT = 2 << 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,10 +168,19 @@ class FromCheckpoint(Live):
         model = streaming.build(checkpoint, last, kernel.attn_implementation, kernel.device)
         self._checkpoint = checkpoint
         self._dtype = dtype
-        streaming.fill_on_demand(model, checkpoint, torch_dtype(dtype), kernel.device)
+        self._fill(model, checkpoint, last, torch_dtype(dtype), kernel.device)
         super().__init__(model, kernel if kernel.varlen is not None else None)
         self._device = kernel.device
         self._stop_after = last
+
+    @staticmethod
+    def _fill(model: Any, checkpoint: Checkpoint, last: int, dtype: Any, device: str) -> None:
+        """Read all weights now where they are few, so that many passes read them once; else as each layer's turn comes."""
+        numbers = sum(parameter.numel() for layer in model.layers for parameter in layer.parameters())
+        if numbers * dtype.itemsize > _RESIDENT:
+            streaming.fill_on_demand(model, checkpoint, dtype, device)
+        else:
+            streaming.fill_now(model, checkpoint, dtype, device)
 
     @property
     def dtype(self) -> str:

@@ -58,6 +58,14 @@ def fill_on_demand(model: Any, checkpoint: Checkpoint, dtype: Any, device: str, 
             layer.register_forward_hook(_empty_but_attention if index in kept else _empty)
 
 
+def fill_now(model: Any, checkpoint: Checkpoint, dtype: Any, device: str) -> None:
+    """Read all weights that fill_on_demand would read, at once; they stay."""
+    last = len(model.layers) - 1
+    for index, layer in enumerate(model.layers):
+        parts = [""] if index < last else ["input_layernorm.", "self_attn."]
+        _Fill(checkpoint, f"layers.{index}.", parts, dtype, device)(layer, ())
+
+
 @dataclass(frozen=True)
 class _Fill:
     checkpoint: Checkpoint

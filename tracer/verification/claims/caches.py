@@ -35,8 +35,14 @@ class CacheRows:
 
     @staticmethod
     def _made(case: Case) -> tuple[Floats | None, Floats | None]:
-        normed, made = case.normed("k"), case.made("v")
-        return (None if normed is None else case.turned(normed)), made
+        """Return keys and values of this pass, [B, T, K, D]."""
+        batch, length = case.step.ids.shape
+        rows, places = (x.reshape(-1) for x in np.indices((batch, length)))
+        normed, values = case.normed("k", (rows, places)), case.made("v", (rows, places))
+        keys = None if normed is None else case.turned(normed, case.step.positions.reshape(-1))
+        if keys is None or values is None:
+            return None, None
+        return keys.reshape(batch, length, *keys.shape[1:]), values.reshape(batch, length, *values.shape[1:])
 
     @staticmethod
     def _compare(case: Case, keys: Floats, values: Floats) -> Finding:

@@ -13,7 +13,7 @@ from tracer.verification.subjects import kernel_site
 from tracer.verification.verdict import finding, passed, say, untested
 
 
-_ROWS = 16  # tokens by which heads, and by which projections, are told apart
+_ROWS = 8  # tokens by which heads, and by which projections, are told apart
 _COLUMNS = 128  # components of a projection that are computed anew
 
 
@@ -50,8 +50,8 @@ def values(case: Case) -> Finding:
     found = case.probed.value_heads
     made, arrived = case.made("v"), case.arrived("v")
     if made is not None and arrived is not None and made.shape == arrived.shape and case.seen.call("v_proj"):
-        order = _order(made[case.rows], arrived[case.rows])
-        if order != list(range(made.shape[2])):
+        order = _order(made, arrived)
+        if order != list(range(made.shape[1])):
             measured = say("heads_values_order", found=_shown(order))
             site = case.places.site("interface.value")
             reason = say("heads_why")

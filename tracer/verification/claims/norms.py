@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracer.arrays import Floats
+from tracer.arrays import Array, Floats
 from tracer.records import Site, Status
 from tracer.texts import Message
 from tracer.verification import expected
@@ -30,7 +30,6 @@ _OWNER = {
 _CHECKS = ("norm.present", "norm.order", "norm.weights")
 # A fault is told from the right result when it lies this many times as far away as what was seen.
 _APART = 4.0
-_ROWS = 16  # tokens at each end that are compared
 
 
 def norms(case: Case) -> list[Finding]:
@@ -127,33 +126,24 @@ def _compare(case: Case, name: str) -> _Comparison | None:
         return None
     arrived = case.arrived(name)
     call = case.norm_call(name)
-    used = call is not None and call.gave.shape == made.shape
-    if not used and (arrived is None or case.rope is None or arrived.shape != made.shape):
+    if call is None and (arrived is None or case.rope is None or arrived.shape != made.shape):
         return None
-    rows = _some_rows(case)
-    made, at = made[rows], case.step.positions[rows]
+    at = case.positions
     right = expected.rms_norm(made, weight, case.facts.norm_eps)
     faults = _faults(case, name, made, weight)
     turned = {fault: _turn(case, vectors, at) for fault, vectors in faults.items()}
     turned["after_rope"] = _after(case, made, weight, at)
     turned_right = _turn(case, right, at)
     apart = {fault: _distance(vectors, turned_right) for fault, vectors in turned.items()}
-    if used and call is not None:
-        seen, compared = call.gave.float64()[rows], {"right": right, **faults}
+    normed = case.normed(name) if call is not None else None
+    if normed is not None:
+        seen, compared = normed, {"right": right, **faults}
         tolerance = 4 * case.unit + 1e-7
     else:
-        seen, compared = (arrived[rows] if arrived is not None else made), {"right": turned_right, **turned}
+        seen, compared = (arrived if arrived is not None else made), {"right": turned_right, **turned}
         tolerance = case.rope_tolerance
     distances = {fault: _distance(seen, vectors) for fault, vectors in compared.items()}
     return _Comparison(distances, apart, tolerance, _best(distances, tolerance))
-
-
-def _some_rows(case: Case) -> tuple[Ints, Ints]:
-    """Return the tokens to compare, as (batch rows, positions): the first and last that count."""
-    rows = np.argwhere(case.rows)
-    if len(rows) > 2 * _ROWS:
-        rows = np.concatenate([rows[:_ROWS], rows[-_ROWS:]])
-    return rows[:, 0], rows[:, 1]
 
 
 def _best(distances: Mapping[str, float], tolerance: float) -> str | None:
@@ -224,16 +214,18 @@ def _acting_eps(case: Case, name: str) -> _Acting | None:
     array = None if small is None else (small.query if name == "q" else small.key)
     if weight is None or projected is None or array is None or made is None or arrived is None:
         return None
-    quiet = projected.float64().reshape(made.shape)
-    came = array.float64().transpose(0, 2, 1, 3)
-    came = came[:, came.shape[1] - made.shape[1] :]
-    if arrived.shape != made.shape or came.shape != made.shape:
+    if arrived.shape != made.shape:
         return None
-    rows = _some_rows(case)
-    loud, quiet_mean = np.mean(made[rows] ** 2, axis=-1), np.mean(quiet[rows] ** 2, axis=-1)
+    rows, places = case.sample
+    quiet = projected[rows, places].float64().reshape(made.shape)
+    cut = array.bits[rows, :, places + array.shape[2] - case.step.ids.shape[1]]
+    came = Array(array.dtype, np.ascontiguousarray(cut)).float64()
+    if came.shape != made.shape:
+        return None
+    loud, quiet_mean = np.mean(made**2, axis=-1), np.mean(quiet**2, axis=-1)
     # mean square + eps, but for whatever factor the vectors got afterwards; at ordinary size eps is nothing beside it
-    factor = _median(loud / _under(weight, made[rows], arrived[rows]))
-    under = factor * _under(weight, quiet[rows], came[rows])
+    factor = _median(loud / _under(weight, made, arrived))
+    under = factor * _under(weight, quiet, came)
     size = _median(quiet_mean)
     eps = _median(under - quiet_mean)
     if not np.isfinite(eps) or not np.isfinite(factor):
@@ -299,7 +291,7 @@ def _blind(case: Case, name: str, fault: str) -> Message:
     weight = case.norm_weights[name]
     half = len(weight) // 2
     if fault == "after_rope":
-        if not case.step.positions[case.rows].any():
+        if not case.positions.any():
             return say("norm_order_one_token")
         if np.array_equal(weight[:half], weight[half:]):
             return say("norm_order_equal_halves", part=name)

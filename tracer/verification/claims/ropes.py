@@ -6,7 +6,7 @@ pair was turned. Must not know: torch.
 """
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from tracer.verification.turning import Turning, measure, theta_of
 from tracer.verification.verdict import finding, passed, say, untested
 
 CHECKS = ("rope.applied", "rope.pairing", "rope.positions", "rope.theta", "rope.factor", "scale.once")
-_ROWS = 24  # tokens at each end that are measured
 _APART = 4.0
 _THETA_BLIND = 0.05
 
@@ -35,33 +34,72 @@ def ropes(case: Case) -> list[Finding]:
 def positions(case: Case) -> list[Finding]:
     """Return rope.positions for queries, and for keys where no cache stands between: padding, packing, decoding."""
     names = "q" if case.step.past else "qk"
-    return [result for name in names for result in _all(case, name) if result.check.id == "rope.positions"]
+    return [result for name in names for result in _all(case, name, ("rope.positions",))]
 
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
-    """Vectors [rows, H, D] before and after, where they stand, and how far what arrived lies from each candidate."""
+    """Vectors [rows, H, D] before and after, and where they stand; what follows from them is computed when asked for."""
 
     before: Floats
     after: Floats
     at: Ints
-    distances: dict[str, float]
-    apart: dict[str, float]
-    turning: Turning
+    rope: Rope
+
+    @cached_property
+    def angles(self) -> Floats:
+        return expected.angles(self.rope, self.at)[:, None]
+
+    @cached_property
+    def size(self) -> float:
+        return float(np.sqrt(np.mean(self.before**2))) * self.rope.factor
+
+    @cached_property
+    def right(self) -> Floats:
+        return expected.rotate(self.before, self.angles, self.rope.factor)
+
+    @cached_property
+    def distance(self) -> float:
+        """How far what arrived lies from the right vectors, relative to their size."""
+        return _distance(self.after, self.right, self.size)
+
+    @cached_property
+    def faults(self) -> dict[str, Floats]:
+        x, angles, factor = self.before, self.angles, self.rope.factor
+        return {
+            "missing": x * factor,
+            "unscaled": x,
+            "neighbours": expected.rotate_neighbours(x, angles, factor),
+            "mixed": expected.mixed_neighbours(x, angles, factor),
+            "backwards": expected.rotate(x, -angles, factor),
+        }
+
+    @cached_property
+    def distances(self) -> dict[str, float]:
+        """How far what arrived lies from what each fault would give."""
+        return {fault: _distance(self.after, vectors, self.size) for fault, vectors in self.faults.items()}
+
+    @cached_property
+    def apart(self) -> dict[str, float]:
+        """How far what each fault would give lies from the right vectors."""
+        return {fault: _distance(self.right, vectors, self.size) for fault, vectors in self.faults.items()}
+
+    @cached_property
+    def turning(self) -> Turning:
+        return measure(self.before, self.after, self.at, self.rope.frequencies)
 
 
-def _all(case: Case, name: str) -> list[Finding]:
+def _all(case: Case, name: str, checks: tuple[str, ...] = CHECKS) -> list[Finding]:
     seen = None if case.rope is None else _look(case, name, case.rope)
     if seen is None or case.rope is None:
         reason = say("rope_kind", kind=str(case.facts.rope.get("rope_type"))) if case.rope is None else None
         reason = reason or say("rope_hidden", part=name)
-        return [_untested(case, id, name, reason) for id in CHECKS]
+        return [_untested(case, id, name, reason) for id in checks]
     if not seen.at.any() and len(seen.at) <= 1:
-        return [_untested(case, id, name, say("rope_one_token")) for id in CHECKS]
-    right = seen.distances["right"]
-    if right <= case.rope_tolerance:
-        return [_holds(case, name, id, seen, case.rope) for id in CHECKS]
-    return _broken(case, name, seen, case.rope)
+        return [_untested(case, id, name, say("rope_one_token")) for id in checks]
+    if seen.distance <= case.rope_tolerance:
+        return [_holds(case, name, id, seen, case.rope) for id in checks]
+    return [one for one in _broken(case, name, seen, case.rope) if one.check.id in checks]
 
 
 def _look(case: Case, name: str, rope: Rope) -> _Seen | None:
@@ -70,32 +108,9 @@ def _look(case: Case, name: str, rope: Rope) -> _Seen | None:
         before = case.made(name)
     if before is None or after is None or before.shape != after.shape:
         return None
-    kept = case.rows
-    x, y, at = before[kept], after[kept], case.step.positions[kept]
-    if len(at) > 2 * _ROWS:
-        rows = np.r_[0:_ROWS, len(at) - _ROWS : len(at)]
-        x, y, at = x[rows], y[rows], at[rows]
-    if not np.isfinite(x).all() or not np.isfinite(y).all():
+    if not np.isfinite(before).all() or not np.isfinite(after).all():
         return None
-    angles = expected.angles(rope, at)[:, None]
-    right = expected.rotate(x, angles, rope.factor)
-    candidates = {
-        "right": right,
-        "missing": x * rope.factor,
-        "unscaled": x,
-        "neighbours": expected.rotate_neighbours(x, angles, rope.factor),
-        "mixed": expected.mixed_neighbours(x, angles, rope.factor),
-        "backwards": expected.rotate(x, -angles, rope.factor),
-    }
-    distance = partial(_distance, size=float(np.sqrt(np.mean(right**2))))
-    return _Seen(
-        before=x,
-        after=y,
-        at=at,
-        distances={kind: distance(y, vectors) for kind, vectors in candidates.items()},
-        apart={kind: distance(right, vectors) for kind, vectors in candidates.items()},
-        turning=measure(x, y, at, rope.frequencies),
-    )
+    return _Seen(before, after, case.positions, rope)
 
 
 def _distance(a: Floats, b: Floats, size: float) -> float:
@@ -104,23 +119,13 @@ def _distance(a: Floats, b: Floats, size: float) -> float:
 
 def _holds(case: Case, name: str, id: str, seen: _Seen, rope: Rope) -> Finding:
     """Return a pass, or say that this input could not have shown the fault."""
-    noise = max(seen.distances["right"], case.unit / 8)
-    span = float(seen.at.max() - seen.at.min())
-    shifted = _moved(seen, rope, shift=1.0)
-    theta = _moved(seen, rope, theta=1 + _THETA_BLIND)
-    shows = {
-        "rope.applied": seen.apart["missing"],
-        "rope.pairing": min(seen.apart["neighbours"], seen.apart["mixed"], seen.apart["backwards"]),
-        "rope.positions": shifted,
-        "rope.theta": theta if span else 0.0,
-        "rope.factor": 1.0,
-        "scale.once": 1.0,
-    }
+    noise = max(seen.distance, case.unit / 8)
+    shows = _shows(id, seen, rope)
     place, about = _place(case, name, id, None), _about(id, name)
     measured = _measured(id, name, seen, rope)
     figures = _figures(id, name, seen, rope)
-    if shows[id] < _APART * noise:
-        return _untested(case, id, name, say("rope_blind", apart=shows[id], noise=noise))
+    if shows < _APART * noise:
+        return _untested(case, id, name, say("rope_blind", apart=shows, noise=noise))
     return finding(
         case,
         id,
@@ -128,11 +133,24 @@ def _holds(case: Case, name: str, id: str, seen: _Seen, rope: Rope) -> Finding:
         measured=measured,
         expected=_expected(case, id, rope),
         tolerance=say("relative", value=case.rope_tolerance),
-        reason=say("rope_why", distance=seen.distances["right"], apart=shows[id]),
+        reason=say("rope_why", distance=seen.distance, apart=shows),
         site=place,
         about=about,
         **figures,
     )
+
+
+def _shows(id: str, seen: _Seen, rope: Rope) -> float:
+    """Return how far vectors would move, relatively, if the check's fault were there."""
+    if id == "rope.applied":
+        return seen.apart["missing"]
+    if id == "rope.pairing":
+        return min(seen.apart["neighbours"], seen.apart["mixed"], seen.apart["backwards"])
+    if id == "rope.positions":
+        return _moved(seen, rope, shift=1.0)
+    if id == "rope.theta":
+        return _moved(seen, rope, theta=1 + _THETA_BLIND) if seen.at.max() > seen.at.min() else 0.0
+    return 1.0
 
 
 def _moved(seen: _Seen, rope: Rope, shift: float = 0.0, theta: float = 1.0) -> float:
@@ -160,7 +178,7 @@ def _broken(case: Case, name: str, seen: _Seen, rope: Rope) -> list[Finding]:
                     measured=wrong[id],
                     expected=_expected(case, id, rope),
                     tolerance=say("relative", value=case.rope_tolerance),
-                    reason=say("rope_off", part=name, distance=seen.distances["right"]),
+                    reason=say("rope_off", part=name, distance=seen.distance),
                     site=_place(case, name, id, seen),
                     about=_about(id, name),
                     **_figures(id, name, seen, rope),
@@ -216,7 +234,7 @@ def _measured(id: str, name: str, seen: _Seen, rope: Rope) -> Message:
         return say("rope_factor_measured", factor=turning.factor)
     if id == "scale.once":
         return say("scale_once_measured", ratio=turning.factor / rope.factor)
-    return say("rope_close", part=name, distance=seen.distances["right"])
+    return say("rope_close", part=name, distance=seen.distance)
 
 
 def _positions(seen: _Seen) -> Message:
@@ -236,7 +254,7 @@ def _expected(case: Case, id: str, rope: Rope | None) -> Message:
     if rope is None or id in ("rope.applied", "rope.pairing"):
         return say(id.replace(".", "_") + "_expected")
     if id == "rope.positions":
-        at = case.step.positions[case.rows]
+        at = case.positions
         shown = [str(int(p)) for p in at[:4]] + (["…", str(int(at[-1]))] if len(at) > 4 else [])
         return say("rope_positions_expected", positions=", ".join(shown))
     if id == "rope.theta":
@@ -247,7 +265,7 @@ def _expected(case: Case, id: str, rope: Rope | None) -> Message:
 
 
 def _figures(id: str, name: str, seen: _Seen, rope: Rope) -> dict[str, float | int | str | bool | None]:
-    figures: dict[str, float | int | str | bool | None] = {"part": name, "distance": seen.distances["right"]}
+    figures: dict[str, float | int | str | bool | None] = {"part": name, "distance": seen.distance}
     if id == "rope.theta" and rope.kind == "default":
         figures["theta"] = theta_of(seen.turning.frequencies, seen.turning.weights)
     if id in ("rope.factor", "scale.once"):

@@ -43,7 +43,7 @@ def effect(case: Case) -> list[Finding]:
         tried += 1
         (row, token), *_ = moved.tokens
         blind &= not bool(moved.rows[row, token]) and not case.step.mask
-        hit = np.argwhere(moved.rows & _must_stay(case, token))
+        hit = np.argwhere(moved.rows & _must_stay(case, moved.tokens))
         if hit.size and leak is None:
             leak = (token, int(hit[0][0]), int(hit[0][1]))
     if not tried or blind:
@@ -167,15 +167,16 @@ def _nothing_hidden(case: Case, id: str) -> Message:
     return say("weights_nothing_hidden")
 
 
-def _must_stay(case: Case, token: int) -> Bools:
-    """Return which output rows [B, T] must not move when ``token`` is changed, or the padding, where there is any."""
+def _must_stay(case: Case, tokens: tuple[tuple[int, int], ...]) -> Bools:
+    """Return which output rows [B, T] must not move when ``tokens`` are changed: all but those that may see one."""
     stay = case.rows.copy()
     if case.step.mask:
         return stay
     length = case.step.ids.shape[1]
     bounds = case.step.starts or (0, length)
-    end = next(stop for stop in bounds[1:] if token < stop)
-    stay[0, token:end] = False
+    for _, token in tokens:
+        end = next(stop for stop in bounds[1:] if token < stop)
+        stay[0, token:end] = False
     return stay
 
 

@@ -22,6 +22,7 @@ from tracer.verification.subjects import kernel_site, subject
 from tracer.verification.verdict import finding, passed, say, untested
 from tracer.verification.views import view
 
+_LAST = 64  # the last queries, which see most keys, are those that large scores are looked at for
 _UNLIKE = 0.05  # a relative error beyond this is no rounding, not even to bfloat16
 _SPACINGS = 8  # rows are summed here; what is left is the rounding of each weight, and of the softmax that made them
 
@@ -33,9 +34,7 @@ def rows(case: Case) -> list[Finding]:
         wanted, hidden = trace_say("kernel_output_expected"), say("interface_hidden")
         found = [untested(case, "kernel.output", expected=wanted, reason=hidden)]
         return found if case.probed.weights is None else [*found, *_over_heads(case, _sums)]
-    judges = [_output, _lse, _sums, _row_max, _precision]
-    if case.scenario.id != "right_pad":
-        judges.append(_empty)
+    judges = (_output, _lse, _sums, _row_max, _precision, _empty)
     return [one for judge in judges for one in _over_heads(case, judge)]
 
 
@@ -131,7 +130,7 @@ def _lse(case: Case, row: int, index: int) -> Finding | None:
 
 def _empty(case: Case, row: int, index: int) -> Finding | None:
     """softmax.empty: rows with no allowed key are zero; a plain softmax may spread them over what is hidden."""
-    if not (~case.rows[row]).any():
+    if case.rows[row, 0]:  # a row that begins with padding has queries without an allowed key, others have none
         return None
     head = subject(case, row, index)
     check = None if head is None else trace_softmax.empty(head)
@@ -259,12 +258,18 @@ def _large(case: Case, row: int, index: int) -> Finding | None:
     if eager is None or (seen is not None and not seen.right[case.rows[0]].all()):
         return untested(case, "softmax.large", expected=wanted, reason=say("large_sight"), head=index)
     kv = case.facts.kv_head(index)
-    arrays = loud.query[0, index], loud.key[0, kv], loud.value[0, kv]
+    length = case.step.ids.shape[1]
+    last = slice(0 if case.thorough else max(0, length - _LAST), length)
     acting = _judged(case, 0, index)
     scale = case.scale if acting is None else acting.scale
-    reference = attention(*(array.float64() for array in arrays), scale, case.visibility(0))
+    visible = replace(case.visibility(0), tq=last.stop - last.start)  # bottom right: the last queries stay where they are
+    arrays = loud.query[0, index][last], loud.key[0, kv], loud.value[0, kv]
+    reference = attention(*(array.float64() for array in arrays), scale, visible)
     judged = numerics(
-        loud.output[0, :, index].float64(), eager[:, case.heads.index(index)].float64(), reference.output, case.dtype
+        loud.output[0, last, index].float64(),
+        eager[last, case.heads.index(index)].float64(),
+        reference.output,
+        case.dtype,
     )
     top = float(np.abs(reference.row_max[np.isfinite(reference.row_max)]).max(initial=0.0))
     measured = say("large_measured", error=judged.kernel.largest, top=top)

@@ -21,14 +21,20 @@ def weights(case: Case) -> list[Finding]:
         return []
     wanted, found = say("reference_expected"), []
     read = case.probed.weights
-    queries, keys = (None if (x := case.norm_reference(name)) is None else case.turned(x) for name in "qk")
-    if read is None or queries is None or keys is None or case.step.past:
+    if case.step.past:
+        return []
+    every = np.zeros(case.step.ids.shape[1], dtype=np.int64), np.arange(case.step.ids.shape[1])
+    queries, keys = (
+        None if (x := case.norm_reference(name, every)) is None else case.turned(x, case.step.positions[0])
+        for name in "qk"
+    )
+    if read is None or queries is None or keys is None:
         reason = say("weights_hidden") if read is None else say("reference_hidden")
         return [untested(case, "weights.reference", expected=wanted, reason=reason)]
     for index in case.heads:
         kv = case.facts.kv_head(index)
         reference = attention(
-            queries[0, :, index], keys[0, :, kv], np.zeros((keys.shape[1], 1)), case.scale, case.visibility(0)
+            queries[:, index], keys[:, kv], np.zeros((len(keys), 1)), case.scale, case.visibility(0)
         )
         rows = case.rows[0]
         right = reference.weights(slice(None))[:, read.columns][rows]
