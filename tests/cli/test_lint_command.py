@@ -30,7 +30,7 @@ def test_the_page_of_a_right_kernel(trace: Trace, tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     Path("a.py").write_text(RIGHT)
     out = trace("lint", "a.py").out
-    assert "no findings, 1 of 1 kernels judged right" in out
+    assert "no findings, judged right: 1 of 1" in out
     assert "flash_attn_func  a.py:3:11  f" in out
     assert "scale default, equals head_dim**-0.5" in out
     assert "causal True" in out

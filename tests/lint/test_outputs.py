@@ -120,11 +120,21 @@ def test_the_page_shows_rule_place_path_and_fix(everything: Report) -> None:
         assert part in text
 
 
+def test_the_excerpt_is_the_line_itself_with_the_expression_marked(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(HEADER + CASES["causal-mask-presence"][0])
+    text = render(lint_page(lint([tmp_path]), "en"), Screen(100))
+    before, marked = "return flash_attn_func(q, k, v, causal=", "attention_mask is None"
+    assert f" 11 │ {before}{marked})\n    │ {' ' * len(before)}╰{'─' * (len(marked) - 2)}╯\n" in text
+
+
 def test_hostile_names_and_code_do_nothing_to_a_terminal(tmp_path: Path) -> None:
     name = "evil\x1b[31m\u202e.py"
-    code = 'def f(q, k, v):\n    return flash_attn_func(q, k, v, softmax_scale=1 * s["\x1b]8;;x\x07\u202e"])\n'
-    (tmp_path / name).write_text(HEADER + code)
+    code = 'def f(q, k, v):\n    return flash_attn_func(q, k, v, True, softmax_scale=s["\x1b]8;;x\x07\u202e"])\n'
+    waiver = "# tracer: ignore[causal-mask-presence] \x1b[2J\u202e"
+    waived = WAIVED.replace("# tracer: ignore[causal-mask-presence] one document a row", waiver)
+    (tmp_path / name).write_text(HEADER + code + waived)
     report = lint([tmp_path])
+    assert len(report.findings) == 2
     text = render(lint_page(report, "en"), Screen(100))
     assert not set(text) & {"\x1b", "\x07", "\u202e"}
     document: Any = json.loads(json_text.dumps(to_json(report, "en")))

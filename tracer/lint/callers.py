@@ -117,12 +117,11 @@ class Callers:
     def _through_variable(self, wanted: Scope | Class, name: str, of: Module, bound: bool) -> Iterator[Site]:
         """Calls of a local variable whose value mentions the function: a choice, or a lookup with it as default."""
         for module in self._program.mentioning(name, of):
-            for holder in module.scopes:
-                hits = [each for each, at in holder.mentions if each.id == name and self._is(each, at, wanted)]
-                if not hits:
-                    continue
+            hits = [(each, at.scope) for each, at in module.mentions.get(name, ()) if self._is(each, at, wanted)]
+            for holder in dict.fromkeys(scope for _, scope in hits):
+                mine = [each for each, scope in hits if scope is holder]
                 for variable, bindings in holder.bound.items():
-                    if any(_contains(binding.value, hits) for binding in bindings if binding.way == "assign"):
+                    if any(_contains(binding.value, mine) for binding in bindings if binding.way == "assign"):
                         for call, at in holder.calls:
                             if isinstance(call.func, ast.Name) and call.func.id == variable:
                                 yield Site(Value(call, at), bound)
@@ -145,12 +144,7 @@ class Callers:
 
     def _mentioned(self, scope: Scope, name: str) -> bool:
         """Whether the function or class is used as a value somewhere: put into a table, returned."""
-        return any(
-            mention.id == name
-            for module in self._program.mentioning(name, scope.module)
-            for holder in module.scopes
-            for mention, _ in holder.mentions
-        )
+        return any(name in module.mentions for module in self._program.mentioning(name, scope.module))
 
 
 def _is_super_init(call: ast.Call) -> bool:

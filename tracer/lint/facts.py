@@ -132,6 +132,15 @@ class Module:
         return index
 
     @cached_property
+    def mentions(self) -> dict[str, list[tuple[ast.Name, At]]]:
+        """Every name that is read and not called there, under itself."""
+        index: dict[str, list[tuple[ast.Name, At]]] = defaultdict(list)
+        for scope in self.scopes:
+            for node, at in scope.mentions:
+                index[node.id].append((node, at))
+        return index
+
+    @cached_property
     def variable_calls(self) -> tuple[tuple[ast.Call, At], ...]:
         """Every call of a local variable with at least three arguments."""
         found = []

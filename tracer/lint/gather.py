@@ -19,7 +19,7 @@ LARGEST = 4_000_000  # bytes; the largest file of transformers, vLLM and SGLang 
 _LEFT_OUT = ("__pycache__", "node_modules")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Read:
     """One file: ``name`` as a reader finds it, ``parts`` of its module name, ``source`` with the line ends it has."""
 

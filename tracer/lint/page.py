@@ -35,10 +35,11 @@ from tracer.page.record import (
     Verdicts,
     line,
 )
+from tracer.page.visible import visible
 from tracer.texts import message
 
 _LONGEST_CODE = 100
-_MOST_LINES = 6
+_LONGEST_LINE = 240
 _MARKS = {KernelStatus.RIGHT: "✓", KernelStatus.FAULT: "✗", KernelStatus.UNKNOWN: "?"}
 _ROLES = {KernelStatus.RIGHT: Role.PASS, KernelStatus.FAULT: Role.FAIL, KernelStatus.UNKNOWN: Role.UNTESTED}
 
@@ -86,16 +87,25 @@ def _findings(findings: Sequence[Finding], language: str) -> Iterator[Section]:
 
 
 def _excerpt(place: Place) -> Excerpt:
-    """The code of a place by itself, under its true line numbers; a long one is cut."""
-    pieces = place.code.split("\n")
+    """The lines of a place under their true numbers, the expression marked; many lines, and very long ones, are cut."""
+    common = min((len(each) - len(each.lstrip()) for each in place.lines if each.strip()), default=0)
     rows = []
-    for offset, content in enumerate(pieces[:_MOST_LINES]):
-        content = content.rstrip("\r")
-        start = len(content) - len(content.lstrip())
-        rows.append(CodeLine(place.span.line + offset, content, (Mark(start, max(len(content), start + 1), ""),)))
-    if len(pieces) > _MOST_LINES:
+    for number, content in enumerate(place.lines, start=place.span.line):
+        start = place.span.column if number == place.span.line else len(content) - len(content.lstrip())
+        end = place.span.end_column if number == place.span.end_line else len(content)
+        begin = max(common, start - _LONGEST_LINE // 2)
+        end = min(end, begin + _LONGEST_LINE)
+        rows.append(_code_line(number, content[begin:start], content[start:end], content[end : begin + _LONGEST_LINE]))
+    if place.span.end_line >= place.span.line + len(rows):
         rows.append(CodeLine(0, "⋮"))
     return Excerpt(line(_place(place), Piece(f"  {place.scope}", Role.MUTED)), tuple(rows))
+
+
+def _code_line(number: int, before: str, marked: str, after: str) -> CodeLine:
+    """A line in three parts, of which the second is marked: nothing in them acts on what it is shown on."""
+    parts = [visible(part.replace("\t", "    ")) for part in (before, marked, after)]
+    mark = Mark(len(parts[0]), len(parts[0]) + len(parts[1]), "")
+    return CodeLine(number, "".join(parts), (mark,) if parts[1] else ())
 
 
 def _place(place: Place, short: bool = False) -> Piece:

@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from tracer.lint.records import Hop, Place
 from tracer.lint.values import Step, Value
 
+MOST_LINES = 6
+
 
 def place(value: Value) -> Place:
     """Return where an expression stands."""
     module = value.at.scope.module
     span = module.span(value.node)
-    return Place(module.read.name, module.read.file, span, value.at.scope.name, module.text.code(span))
+    lines = module.text.lines(span.line, min(span.end_line, span.line + MOST_LINES - 1))
+    return Place(module.read.name, module.read.file, span, value.at.scope.name, module.text.code(span), lines)
 
 
 def hops(steps: Sequence[Step]) -> tuple[Hop, ...]:

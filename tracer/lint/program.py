@@ -18,6 +18,7 @@ from tracer.texts import message
 
 Meaning = Scope | Class | Module | Binding
 _WORD = re.compile(r"[^\W\d]\w*")
+_MOST_READ = 2000
 _MOST_MODULES = 400  # a name that more files mention says nothing
 
 
@@ -27,7 +28,7 @@ class Program:
     def __init__(self, files: Sequence[Read]) -> None:
         self._files = files
         self._modules: dict[Read, Module | None] = {}
-        self._mentioning: dict[str, tuple[Module, ...]] = {}
+        self._mentioning: dict[tuple[str, Module | None], tuple[Module, ...]] = {}
         self._defining: dict[str, list[Read]] = defaultdict(list)
         self._bases: dict[Class, tuple[Class, ...]] = {}
         self._parsed: set[Read] = set()
@@ -71,27 +72,26 @@ class Program:
 
         ``of`` is the file that defines the name at its top level: another that defines it, too, means its own.
         """
-        if name not in self._mentioning:
-            found = [read for read in self._files if self._mentions(read, name)]
-            others = set(self._defining.get(name, ())) if of is not None else set()
-            kept = [read for read in found if of is None or read is of.read or read not in others]
-            modules = (self.module(read) for read in kept[: _MOST_MODULES + 1])
-            present = tuple(module for module in modules if module is not None)
-            if of is not None:
-                return present if len(kept) <= _MOST_MODULES else ()
-            self._mentioning[name] = present if len(kept) <= _MOST_MODULES else ()
-        return self._mentioning[name]
-
-    def _mentions(self, read: Read, name: str) -> bool:
-        if name in self._defining:
-            return name in self._words.get(read, ())
-        return name in read.source and re.search(rf"\b{re.escape(name)}\b", read.source) is not None
+        key = (name, of)
+        if key not in self._mentioning:
+            found = (
+                self._words.get(name, ()) if name in self._defining else [r for r in self._files if name in r.source]
+            )
+            others = set(self._defining.get(name, ())) - {of.read} if of is not None else ()
+            kept = [read for read in found if read not in others] if len(found) <= _MOST_READ else []
+            modules = (self.module(read) for read in kept) if len(kept) <= _MOST_MODULES else ()
+            self._mentioning[key] = tuple(module for module in modules if module is not None)
+        return self._mentioning[key]
 
     @cached_property
-    def _words(self) -> dict[Read, frozenset[str]]:
-        """The top-level names of any file that each file's text mentions; read once, asked often."""
+    def _words(self) -> dict[str, list[Read]]:
+        """For each top-level name of any file, the files whose text mentions it; made once, asked often."""
         wanted = set(self._defining)
-        return {read: frozenset(wanted.intersection(_WORD.findall(read.source))) for read in self._files}
+        index: dict[str, list[Read]] = defaultdict(list)
+        for read in self._files:
+            for word in wanted.intersection(_WORD.findall(read.source)):
+                index[word].append(read)
+        return index
 
     def loaded(self) -> tuple[Module, ...]:
         """Return the files gone through so far."""

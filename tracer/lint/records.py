@@ -13,13 +13,15 @@ from tracer.texts import Message
 
 @dataclass(frozen=True)
 class Place:
-    """A stretch of one of the files read: ``path`` as a reader names it, ``scope`` the dotted class and function."""
+    """A stretch of one of the files read: ``path`` as a reader names it, ``scope`` the dotted class and function,
+    ``lines`` its first lines as they stand in the file."""
 
     path: str
     file: Path
     span: Span
     scope: str
     code: str
+    lines: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def short(self) -> str:

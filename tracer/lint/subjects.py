@@ -51,6 +51,9 @@ class Call:
         positional, keywords, opened = arguments(self.value, self.partials)
         found = {}
         for place, value in enumerate(positional):
+            if isinstance(value.node, ast.Starred):  # what follows may be any parameter
+                found["*"] = ", ".join(each.code for each in positional[place:])
+                break
             found[self.names[place] if place < len(self.names) else f"#{place + 1}"] = value.code
         found |= {name: value.code for name, value in keywords.items()}
         for value in opened:

@@ -147,7 +147,7 @@ def ignored_flag(subject: Subject) -> Iterator[Fault]:
     call = subject.call
     if call is None or call.scope.cls is None or call.signature.causal in call.bound:
         return
-    if any(name.startswith(("**", "#")) for name in call.bound) or _mask_argument(subject):
+    if any(name.startswith(("*", "#")) for name in call.bound) or _mask_argument(subject):
         return
     entries = subject.resolver.attribute_sets(call.scope.cls).get("is_causal", [])
     values = {getattr(node, "value", None) for node, _, _ in entries}
