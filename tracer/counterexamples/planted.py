@@ -12,8 +12,6 @@ from tracer.arrays import HELD_AS, Array, Floats
 from tracer.counterexamples.faults import Attention, Inputs, Outcome
 from tracer.records import Capture, LayerTrace
 
-_PER_HEAD = ("q",)
-
 
 def rounded(values: Floats, dtype: str) -> Array:
     """Return ``values`` rounded to ``dtype`` (bfloat16: to nearest, ties to even; NaN stays NaN)."""

@@ -305,7 +305,7 @@ Part = Paragraph | Heading | Pair | Numbers | Source | Path | Wrong | Figure | S
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """A part of the report. ``group`` names the parts it belongs to in the table of contents."""
+    """A part of the report with an entry in its table of contents."""
 
     id: str
     heading: Both
