@@ -8,7 +8,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from tracer.cli import common, streams, words
 from tracer.cli.command import About, Example, Group, Option, language_of
-from tracer.cli.commands import compare, diff, lab, lint, report, run, show, source, vendor
+from tracer.cli.commands import browse, compare, diff, lab, lint, report, run, show, source, vendor
 from tracer.cli.values import Word
 from tracer.errors import InputError
 from tracer.texts import message
@@ -20,6 +20,7 @@ COMMANDS: tuple[click.Command, ...] = (
     report.COMMAND,
     show.COMMAND,
     source.COMMAND,
+    browse.COMMAND,
     compare.COMMAND,
     diff.COMMAND,
     lint.COMMAND,

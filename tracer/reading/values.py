@@ -31,6 +31,10 @@ class Seen:
         hop = self.hop(site)
         return (_value(say, hop),) if hop is not None else ()
 
+    def tensor(self, say: Words, capture: str) -> Table:
+        """Return shape and values of a tensor of the trace."""
+        return _tensor(say, self.layer.captures[capture])
+
     def hop(self, site: Site) -> Hop | None:
         """Return the hop of the trace's scale or causal flag that stands at ``site`` of the same file."""
         hops = (*self.layer.scale.hops, *self.layer.causal.hops)

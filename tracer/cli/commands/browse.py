@@ -1,0 +1,51 @@
+"""``trace browse``: the annotated source as an application on the terminal.
+
+Must not know: what is on the screen.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tracer.cli import common, exits, words
+from tracer.cli.command import About, Argument, Command, Example, Option, language_of
+from tracer.cli.values import File, Word
+from tracer.errors import InputError
+from tracer.texts import message
+
+
+def _browse(ctx: click.Context, /, **values: Any) -> int:
+    for stream, name in ((sys.stdin, "in"), (sys.stdout, "out")):
+        if stream is None or not stream.isatty():
+            raise InputError("browse.no_terminal", stream=message(f"browse.stream_{name}"))
+    file: Path | None = values["trace"]
+    layer = None
+    if file is not None:
+        from tracer.saved.read import load
+
+        layer = load(file)
+    from tracer.browse.app import BrowseApp  # Textual: half a second
+
+    BrowseApp(layer, language_of(ctx)).run()
+    return exits.PASSED
+
+
+COMMAND = Command(
+    "browse",
+    about=About(
+        line=message("browse.cli"),
+        more=message("browse.cli_more"),
+        examples=(
+            Example("trace browse qwen3", message("browse.example")),
+            Example("trace browse qwen3 --trace head.safetensors", message("browse.example_trace")),
+        ),
+    ),
+    callback=_browse,
+    params=[
+        Argument("model", metavar="MODEL", type=Word(words.MODELS), text=message("browse.arg_model")),
+        Option("--trace", type=File(), metavar="FILE", text=message("browse.opt_trace")),
+        *common.options(),
+    ],
+)
