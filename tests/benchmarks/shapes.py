@@ -1,8 +1,8 @@
 """Random checkpoints of real models' shapes, whole or sparse: ``python -m tests.benchmarks.shapes NAME FOLDER``.
 
-A sparse checkpoint has the size and the layout of the real one, but only the layers that are asked for hold numbers (and
-the first rows of the embedding); the rest are holes that take no room on the disk. What a trace costs follows from what
-it reads, so a 65 GB model can be measured on a laptop.
+A sparse checkpoint has the size and layout of the real one, but only the layers that are asked for hold numbers (and
+the first rows of the embedding); the rest are holes that take no room on the disk. What a trace costs follows from
+what it reads, so a 65 GB model can be measured on a laptop.
 """
 
 import argparse

@@ -1,0 +1,132 @@
+"""This tool beside its peers on the same work: ``python -m tests.benchmarks.peers [--quick]``.
+
+The work: a Qwen3 checkpoint and a prompt; of one layer's head 2 the q, k, v that enter the kernel, the scale, causal or
+not, weights, output, and the place of each. Every round runs each contestant once, in turn, so that a machine that
+slows down slows all of them; printed are medians of each ratio within a round. Environments are made once, under
+--folder (several GB); checkpoints of 0.6B's and 4B's shape hold random numbers. Nothing here is a test.
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+from tests.benchmarks import shapes
+from tests.benchmarks.peers.contestants import CONTESTANTS, Contestant, Job
+from tests.benchmarks.peers.environments import SHARED
+from tests.benchmarks.peers.processes import run
+from tracer import data
+
+BASE = "hooks by hand"
+REPEATS = 5
+
+
+@dataclass
+class Result:
+    """What one contestant gave for one job."""
+
+    seconds: list[float] = field(default_factory=list)
+    peaks: list[float] = field(default_factory=list)
+    inside: list[float] = field(default_factory=list)
+    fault: str = ""
+
+
+def checkpoint(folder: Path, size: str) -> Path:
+    """Return the folder of a checkpoint of ``size``, made where it is not there yet."""
+    if size == "tiny":
+        return data.shipped_checkpoint("qwen3-tiny")
+    made = folder / f"checkpoint-{size}"
+    if not (made / "complete").is_file():
+        shapes.write(made, shapes.SHAPES[size])
+        (made / "complete").touch()
+    return made
+
+
+def measure(contestants: Sequence[Contestant], folder: Path, job: Job, rounds: int) -> dict[str, Result]:
+    """Return what each contestant gave for ``job`` in ``rounds`` rounds."""
+    pythons = {each.name: each.environment.python(folder) for each in contestants}
+    found = {each.name: Result() for each in contestants}
+    for number in range(rounds):
+        for each in contestants:
+            result = found[each.name]
+            if result.fault:
+                continue
+            print(f"  round {number + 1}: {each.name}", file=sys.stderr)
+            ran = run(each.whole(pythons[each.name], job))
+            if ran.report is None:
+                result.fault = ran.fault
+                continue
+            result.seconds.append(ran.seconds)
+            result.peaks.append(ran.peak_mib)
+    for _ in range(2):  # in turn too: whole runs of the clock inside
+        for each in contestants:
+            if not found[each.name].fault:
+                inside = run(each.command(pythons[each.name], job, REPEATS)).report
+                found[each.name].inside += inside["seconds"] if inside else []
+    return found
+
+
+def table(found: dict[str, Result], contestants: Sequence[Contestant]) -> str:
+    """Return the Markdown table of one job."""
+    base = found[BASE]
+    lines = [
+        "| | whole process | | in-process | | peak memory | | lines | cannot deliver |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|---|",
+    ]
+    for each in contestants:
+        result = found[each.name]
+        if result.fault:
+            lines.append(f"| {each.name} | fails: {result.fault} | | | | | | {each.lines} | |")
+            continue
+        ratio = statistics.median(a / b for a, b in zip(result.seconds, base.seconds, strict=False))
+        memory = statistics.median(result.peaks) / statistics.median(base.peaks)
+        inside, against = statistics.median(result.inside), statistics.median(base.inside)
+        lines.append(
+            f"| {each.name} | {statistics.median(result.seconds):.2f} s | {ratio:.2f} × "
+            f"| {1000 * inside:.1f} ms | {inside / against:.2f} × "
+            f"| {statistics.median(result.peaks):.0f} MiB | {memory:.2f} × | {each.lines} | {each.lacks} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("build/peers"), help="for environments and checkpoints")
+    parser.add_argument("--quick", action="store_true", help="0.6B's shape and qwen3-tiny, 64 tokens, three rounds")
+    parser.add_argument("--sizes", nargs="*", choices=("tiny", "0.6B", "4B"))
+    parser.add_argument("--tokens", nargs="*", type=int)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--only", nargs="*", help="contestants whose name contains one of these")
+    asked = parser.parse_args()
+    sizes = asked.sizes or (["tiny", "0.6B"] if asked.quick else ["tiny", "0.6B", "4B"])
+    lengths = asked.tokens or ([64] if asked.quick else [64, 512, 4096])
+    contestants = [
+        each for each in CONTESTANTS if not asked.only or any(part in each.name for part in (BASE, *asked.only))
+    ]
+    folder = asked.folder.resolve()
+    print(f"{date.today()}, {platform.processor() or platform.machine()}, Python {platform.python_version()}")
+    print(
+        ", ".join([*SHARED, *(each.environment.versions(folder) for each in contestants if each.environment.packages)])
+    )
+    for size in sizes:
+        place = checkpoint(folder, size)
+        settings = json.loads((place / "config.json").read_text(encoding="utf-8"))
+        for tokens in lengths:
+            for layer in (0, settings["num_hidden_layers"] // 2):
+                if tokens > settings["max_position_embeddings"]:
+                    continue
+                print(f"\n**{size}, {tokens} tokens, layer {layer}**\n", flush=True)
+                found = measure(
+                    contestants, folder, Job(place, tokens, layer), asked.rounds or (3 if asked.quick else 7)
+                )
+                print(table(found, contestants), flush=True)
+
+
+if __name__ == "__main__":
+    main()

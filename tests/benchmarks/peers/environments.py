@@ -1,0 +1,41 @@
+"""A virtual environment for each peer, made once: each gets exactly the packages it asks for, and none of the others'.
+
+Must not know: what is run in them.
+"""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+# The same numbers come from the same torch and transformers.
+SHARED = ("torch==2.13.0", "transformers==5.24.0")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment by name, and what is installed into it beside SHARED."""
+
+    name: str
+    packages: tuple[str, ...] = ()
+
+    def python(self, folder: Path) -> Path:
+        """Return the interpreter of this environment under ``folder``; it is made where it is not there yet."""
+        home = folder / self.name
+        python = home / "bin" / "python"
+        done = home / "installed.txt"
+        wanted = "\n".join((*SHARED, *self.packages))
+        if not (done.is_file() and done.read_text() == wanted):
+            print(f"installing {', '.join(self.packages) or 'transformers'} into {home} ...", file=sys.stderr)
+            subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+            subprocess.run([str(python), "-m", "pip", "install", "-q", *SHARED, *self.packages], check=True)
+            # Compiled at install, as pip does by itself; without it the first run would pay for all.
+            done.write_text(wanted)
+        return python
+
+    def versions(self, folder: Path) -> str:
+        """Return the installed version of each package, ``name version``."""
+        names = [package.split("==")[0].split("[")[0] for package in self.packages]
+        code = "import importlib.metadata as m, sys; print(', '.join(f'{n} {m.version(n)}' for n in sys.argv[1:]))"
+        python = str(self.python(folder))
+        return subprocess.run([python, "-c", code, *names], check=True, capture_output=True, text=True).stdout.strip()

@@ -1,0 +1,46 @@
+"""One whole process measured: seconds on the wall, peak memory, and what it reports of itself on its last line.
+
+Must not know: what it does.
+"""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How one process went: ``report`` is the JSON object on its last line, None where it failed (``fault``: why)."""
+
+    seconds: float
+    peak_mib: float
+    report: dict[str, Any] | None
+    fault: str = ""
+
+
+def run(command: Sequence[str]) -> Ran:
+    """Run ``command`` to its end. Peak memory is that of the process itself (its maximum resident set)."""
+    start = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_quiet()) as process:
+        out, err = process.stdout, process.stderr
+        if out is None or err is None:
+            raise RuntimeError("pipes were asked for")
+        written, complaint = out.read(), err.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    seconds = time.perf_counter() - start
+    peak = usage.ru_maxrss / 1024
+    if process.returncode != 0:
+        lines = complaint.strip().splitlines()
+        return Ran(seconds, peak, None, lines[-1][:200] if lines else f"exit code {process.returncode}")
+    lines = written.strip().splitlines()
+    return Ran(seconds, peak, json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {})
+
+
+def _quiet() -> dict[str, str]:
+    """The environment: offline, and no bars on standard error (which is read only after standard output)."""
+    return {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
