@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tracer.cli import common, formats, options, prompt, streams, words
-from tracer.cli.command import About, Argument, Command, Example, language_of
+from tracer.cli.command import About, Argument, Command, Example, Option, language_of
 from tracer.cli.values import Word
 from tracer.texts import message
 
@@ -24,7 +24,19 @@ def _report(ctx: click.Context, /, **values: Any) -> int:
     return answers.trace(asked, language_of(ctx))
 
 
+# What a report has no use for, and what means something else here than for a page in a terminal.
 _LEFT_OUT = ("layers", "format")
+_TEXTS = {"head": message("report.opt_head"), "window": message("report.opt_window")}
+
+
+def _params() -> list[click.Parameter]:
+    found = [*options.run_options(), *options.format_options(), options.window_option()]
+    for option in found:
+        if isinstance(option, Option) and option.name in _TEXTS:
+            option.text = _TEXTS[option.name]
+    return [option for option in found if option.name not in _LEFT_OUT]
+
+
 COMMAND = Command(
     "report",
     about=About(
@@ -39,11 +51,7 @@ COMMAND = Command(
     callback=_report,
     params=[
         Argument("model", metavar="MODEL", type=Word(words.MODELS), text=message("report.arg_model")),
-        *(
-            option
-            for option in (*options.run_options(), *options.format_options(), options.window_option())
-            if option.name not in _LEFT_OUT
-        ),
+        *_params(),
         options.save_option(),
         options.verbose_option(),
         *common.options(),
