@@ -4,6 +4,7 @@ Must not know: how places and ways are found, what is said.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import ClassVar
 
 from textual import on
@@ -23,16 +24,14 @@ from tracer.browse.search import Hit, search
 from tracer.browse.search_screen import SearchScreen
 from tracer.browse.source_view import SourceView
 from tracer.errors import TracerError
-from tracer.reading import catalogue
-from tracer.records import LayerTrace
 from tracer.texts import LANGUAGES, message
 
-FIRST = catalogue.FRAMEWORKS[0]
 _FIRST_PLACE = "project"
 # Key, action, name of its text; in the order of the bar.
 KEYS = (
     ("]", "hop(True)", "key_next"),
     ("[", "hop(False)", "key_back"),
+    ("n", "mark(True)", "key_mark"),
     ("b", "beside", "key_beside"),
     ("/", "search", "key_search"),
     ("y", "cite", "key_cite"),
@@ -45,19 +44,20 @@ _NAMES = {"]": "right_square_bracket", "[": "left_square_bracket", "/": "slash"}
 
 
 class BrowseApp(App[None]):
-    """``trace browse``. ``layer``: a saved trace whose values are shown beside the code."""
+    """``trace browse``: what stands on ``shelf``, in ``language``."""
 
     CSS_PATH = "browse.tcss"
     ENABLE_COMMAND_PALETTE = False  # its texts are in one language only
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 (an instance variable to mypy)
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(_NAMES.get(key, key), action, show=False) for key, action, _ in KEYS
+        *(Binding(_NAMES.get(key, key), action, show=False) for key, action, _ in KEYS),
+        Binding("N", "mark(False)", show=False),
     ]
 
-    def __init__(self, layer: LayerTrace | None = None, language: str = "en") -> None:
+    def __init__(self, shelf: Shelf, language: str = "en") -> None:
         super().__init__()
         self.language = language
-        self.shelf = Shelf(layer)
+        self.shelf = shelf
         self.spot: Spot | None = None
         self.book: Book | None = None
         self._beside: str | None = None
@@ -85,12 +85,12 @@ class BrowseApp(App[None]):
         tree = self.query_one(ContentsTree)
         tree.fill()
         self._show_beside()
-        error = self.shelf.missing(FIRST)
+        error = self.shelf.missing(self.shelf.first)
         if error is not None:
             self._trouble(error)
             tree.focus()
             return
-        book = self.shelf.book(FIRST)
+        book = self.shelf.book(self.shelf.first)
         self._open_file(book, next(iter(book.files)))
         self.query_one("#source").focus()
         self._say_status("waiting")
@@ -106,7 +106,7 @@ class BrowseApp(App[None]):
 
     def _find(self, book: Book, then: Callable[[], None]) -> None:
         """Find the places of ``book`` unless they are known, then go on with ``then``."""
-        if book.placed:
+        if self.query_one(ContentsTree).has(book.framework):
             then()
             return
 
@@ -129,8 +129,10 @@ class BrowseApp(App[None]):
         self.query_one(ContentsTree).put(book)
         self._trouble(error)
 
-    def _follow(self, book: Book, values: tuple[str, ...], done: Callable[[], bool]) -> None:
-        """Follow ``values`` one after the other until ``done`` says that it is enough."""
+    def _follow(
+        self, book: Book, values: tuple[str, ...], done: Callable[[], bool], otherwise: Callable[[], None]
+    ) -> None:
+        """Follow ``values`` one by one until ``done`` says that it is enough, ``otherwise`` if it never does."""
 
         def work() -> None:
             for value in values:
@@ -142,7 +144,7 @@ class BrowseApp(App[None]):
                     return
                 if self.call_from_thread(self._followed, book, value, done):
                     return
-            self.call_from_thread(self._refresh)
+            self.call_from_thread(otherwise)
 
         self.run_worker(work, thread=True, group="ways", exclusive=True)
 
@@ -164,7 +166,11 @@ class BrowseApp(App[None]):
         view = self.query_one("#source", SourceView)
         if book is self.book and view.source is not None:
             view.show(view.source, book.spots(view.source.member))
-            self._under_cursor(view)
+            known = book.at(view.source.member, self.spot.span) if self.spot is not None else None
+            if known is not None:
+                self._choose(known)
+            else:
+                self._under_cursor(view)
 
     def _go(self, spot: Spot, keep: bool = True) -> None:
         """Go to ``spot``, remembering where the reader was."""
@@ -175,6 +181,7 @@ class BrowseApp(App[None]):
         view.place(spot.span.line, spot.span.column)
         view.call_after_refresh(view.place, spot.span.line, spot.span.column)  # once it knows its size
         self._choose(spot)
+        self.call_after_refresh(self.query_one(ContentsTree).follow, spot)  # once the tree has its lines
 
     def _choose(self, spot: Spot | None) -> None:
         self.spot = spot
@@ -202,6 +209,7 @@ class BrowseApp(App[None]):
         if found is None:
             here = message("browse.no_such_place", framework=book.library.release.name)
             title.update(f" {here.text(self.language)} ")
+            view.display = False
             return
         title.update(f" {book.library.release.name}  {found.file}  {found.place} ")
         view.show(book.files[found.file], book.spots(found.file))
@@ -212,7 +220,7 @@ class BrowseApp(App[None]):
     def _keys(self) -> None:
         parts: list[Content] = []
         for key, action, name in KEYS:
-            pressed = f"[@click=app.{action}][bold #ffffff on #303a4a] $key [/] $name[/] "
+            pressed = f"[@click=app.{action}][bold #ffffff on #303a4a]$key[/] $name[/] "
             parts.append(Content.from_markup(pressed, key=key, name=self._text(name)))
         self.query_one("#keys", Static).update(Content.assemble(*parts))
 
@@ -256,10 +264,10 @@ class BrowseApp(App[None]):
         if entry is None or self.shelf.missing(entry.framework) is not None:
             return
         book = self.shelf.book(entry.framework)
-        if entry.kind == "framework" and not book.placed:
+        if entry.kind == "framework":
             self._find(book, self._refresh)
         elif entry.kind == "way" and entry.value not in book.ways:
-            self._follow(book, (entry.value,), lambda: False)
+            self._follow(book, (entry.value,), lambda: False, self._refresh)
 
     def action_hop(self, forward: bool) -> None:
         """Go to the next expression on a value's way, towards the kernel or its definition."""
@@ -268,9 +276,17 @@ class BrowseApp(App[None]):
             return
         left = tuple(value for value in book.values if value not in book.ways)
         if left:
-            self._follow(book, left, lambda: self._hop(book, spot, forward))
+            self._follow(book, left, lambda: self._moved_on(spot) or self._hop(book, spot, forward), self._on_no_way)
         else:
-            self.notify(self._text("on_no_way"))
+            self._on_no_way()
+
+    def _moved_on(self, spot: Spot) -> bool:
+        """Whether the reader has gone elsewhere meanwhile: no jump then."""
+        return self.spot is None or (self.spot.file, self.spot.span) != (spot.file, spot.span)
+
+    def _on_no_way(self) -> None:
+        self._refresh()
+        self.notify(self._text("on_no_way"))
 
     def _hop(self, book: Book, spot: Spot, forward: bool) -> bool:
         value = on_way(book, spot, self._value)
@@ -284,6 +300,10 @@ class BrowseApp(App[None]):
         else:
             self._go(following)
         return True
+
+    def action_mark(self, forward: bool) -> None:
+        """Go to the next or previous marked expression of the file."""
+        self.query_one("#source", SourceView).action_mark(forward)
 
     def action_beside(self) -> None:
         """Show the same place in the next of the other frameworks that are here; after the last, none."""
@@ -302,13 +322,19 @@ class BrowseApp(App[None]):
         """Open the search window."""
 
         def find(words: str) -> tuple[Hit, ...]:
-            return search(self.shelf.books(), words)
+            books = self.shelf.books()
+            for book in books:
+                with suppress(TracerError):  # a framework whose places cannot be found still has its lines
+                    book.find_places()
+            return search(books, words)
 
         self.push_screen(SearchScreen(find, self.language), self._picked)
 
     def _picked(self, hit: Hit | None) -> None:
         if hit is None:
             return
+        book = self.shelf.book(hit.spot.framework)
+        self._find(book, self._refresh)
         self._go(hit.spot)
         if not hit.name:  # a line of source: what stands there, and not the whole line
             self._under_cursor(self.query_one("#source", SourceView))

@@ -7,12 +7,14 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from threading import RLock
 
 from tracer.errors import TracerError
 from tracer.lineage.definitions import definition
 from tracer.lineage.result import Step, ValuePath
 from tracer.reading import catalogue, releases
 from tracer.reading.library import Library, cache_folder
+from tracer.reading.releases import Release
 from tracer.records import Hop, LayerTrace, Site, Span
 from tracer.source.files import SourceFile
 from tracer.source.text import Text
@@ -61,6 +63,7 @@ class Book:
     ways: dict[str, ValuePath] = field(default_factory=dict)
     placed: bool = False
     _spots: dict[tuple[str, int, bool], tuple[Spot, ...]] = field(default_factory=dict)
+    _one: RLock = field(default_factory=RLock)  # the analysis is for one thread at a time
 
     @property
     def framework(self) -> str:
@@ -74,13 +77,15 @@ class Book:
 
     def find_places(self) -> None:
         """Find the named places. May take seconds the first time; raises Unsupported where one is not found once."""
-        _ = self.library.table
+        with self._one:
+            _ = self.library.table
         self.placed = True
 
     def follow(self, value: str) -> ValuePath:
         """Return the way of ``value``; may take seconds the first time."""
-        if value not in self.ways:
-            self.ways[value] = self.library.path(value)
+        with self._one:
+            if value not in self.ways:
+                self.ways[value] = self.library.path(value)
         return self.ways[value]
 
     # -------------------------------------------------------------------------------------------------- spots
@@ -102,19 +107,21 @@ class Book:
         if not self.placed or id not in self.library.places:
             return None
         anchor = self.library.table.anchors[id]
-        file = self.library.table.files[anchor.file].member
-        return next((spot for spot in self.spots(file) if spot.span == anchor.span), None)
+        return self.at(self.library.table.files[anchor.file].member, anchor.span)
+
+    def at(self, file: str, span: Span) -> Spot | None:
+        """Return the known expression that stands at ``span`` of ``file``, None where nothing is known."""
+        return next((spot for spot in self.spots(file) if spot.span == span), None)
 
     def steps(self, value: str) -> tuple[Spot, ...]:
         """Return the spots of the way of ``value``, the definition first; empty before it has been followed."""
-        way = self.ways.get(value)
-        return tuple(self._of_step(step) for step in way.steps) if way is not None else ()
+        return tuple(self.at(spot.file, spot.span) or spot for spot in self._steps(value))
 
     def stops(self, spot: Spot) -> tuple[Stop, ...]:
         """Return at which steps of the ways followed so far ``spot`` stands."""
         return tuple(
             Stop(value, number, len(way.steps), step)
-            for value, way in self.ways.items()
+            for value, way in tuple(self.ways.items())
             for number, step in enumerate(way.steps, 1)
             if self.library.path_file(step.place).member == spot.file and step.place.span == spot.span
         )
@@ -139,8 +146,8 @@ class Book:
                 yield self._of_site(file, tensor.site, tensor.name)
         for hop in self._hops(file):
             yield self._of_site(file, hop.site, None)
-        for value in self.ways:
-            yield from (spot for spot in self.steps(value) if spot.file == file)
+        for value in tuple(self.ways):  # another thread may be following one more
+            yield from (spot for spot in self._steps(value) if spot.file == file)
 
     def _hops(self, file: str) -> Iterator[Hop]:
         if self.layer is not None:
@@ -151,9 +158,11 @@ class Book:
     def _of_site(self, file: str, site: Site, capture: str | None) -> Spot:
         return Spot(self.framework, file, site.span, site.scope, site.code, capture=capture)
 
-    def _of_step(self, step: Step) -> Spot:
-        place = step.place
-        return Spot(self.framework, self.library.path_file(place).member, place.span, place.scope, place.code)
+    def _steps(self, value: str) -> Iterator[Spot]:
+        way = self.ways.get(value)
+        for step in way.steps if way is not None else ():
+            place = step.place
+            yield Spot(self.framework, self.library.path_file(place).member, place.span, place.scope, place.code)
 
     # ------------------------------------------------------------------------------------------ under the cursor
 
@@ -181,7 +190,7 @@ class Book:
 
 @dataclass(eq=False)
 class Shelf:
-    """All frameworks. ``layer`` is a saved trace to read beside them."""
+    """All frameworks. ``layer`` is a saved trace to read beside them; its own framework is read at its version."""
 
     layer: LayerTrace | None = None
     _books: dict[str, Book | TracerError] = field(default_factory=dict)
@@ -195,6 +204,12 @@ class Shelf:
         if isinstance(found, TracerError):
             raise found
         return found
+
+    @property
+    def first(self) -> str:
+        """The framework to begin with: the one that was traced."""
+        traced = self.layer.kernel.site.project if self.layer is not None else ""
+        return traced if traced in catalogue.FRAMEWORKS else catalogue.FRAMEWORKS[0]
 
     def books(self) -> tuple[Book, ...]:
         """Return the frameworks whose files are here."""
@@ -214,12 +229,19 @@ class Shelf:
 
     def _opened(self, framework: str) -> Book | TracerError:
         try:
-            library = Library(releases.chosen(framework), cache_folder())
+            library = Library(self._release(framework), cache_folder())
             read = {**releases.read(library.release, library.defined.files)}
             read |= releases.read(library.release, definition(framework).files)
         except TracerError as error:
             return error
         return Book(library, {file.member: file for file in read.values()}, self.layer)
+
+    def _release(self, framework: str) -> Release:
+        if self.layer is not None and framework == self.layer.kernel.site.project:
+            version = self.layer.kernel.site.version
+            if any(release.version == version for release in releases.every(framework)):
+                return releases.chosen(f"{framework}@{version}")
+        return releases.chosen(framework)
 
 
 def _size(spot: Spot) -> tuple[int, int, int]:

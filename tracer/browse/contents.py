@@ -35,6 +35,7 @@ class ContentsTree(Tree[Entry]):
         self._shelf = shelf
         self._language = language
         self._named: dict[str, TreeNode[Entry]] = {}
+        self._filled: set[str] = set()
 
     def fill(self) -> None:
         """Put every framework in, closed; what is not here says which command brings it."""
@@ -52,13 +53,14 @@ class ContentsTree(Tree[Entry]):
     def put(self, book: Book) -> None:
         """Put a framework's files, places and values in place of what was there."""
         node = self._named[book.framework]
+        self._filled.add(book.framework)
         node.remove_children()
         for file in book.files:
             branch = node.add("", Entry("file", book.framework, file))
             for spot in book.spots(file) if book.placed else ():
                 if spot.place is not None:
                     branch.add_leaf("", Entry("spot", book.framework, file, spot=spot))
-            if book.framework == catalogue.FRAMEWORKS[0] and branch.children:
+            if branch.children:
                 branch.expand()
         ways = node.add("", Entry("ways", book.framework))
         for value in book.values:
@@ -83,6 +85,17 @@ class ContentsTree(Tree[Entry]):
             branch.add_leaf("", Entry("spot", book.framework, spot.file, value, spot))
         if not branch.children:
             branch.add_leaf("", Entry("waiting", book.framework, value=value))
+
+    def has(self, framework: str) -> bool:
+        """Return whether the places of a framework have been put in."""
+        return framework in self._filled
+
+    def follow(self, spot: Spot) -> None:
+        """Put the cursor on the node of ``spot`` where it is in sight, without choosing it."""
+        for node in self._every():
+            own = node.data.spot if node.data is not None and not node.data.value and node.line >= 0 else None
+            if own is not None and (own.framework, own.file, own.span) == (spot.framework, spot.file, spot.span):
+                self.move_cursor(node)
 
     def open(self, framework: str) -> None:
         """Unfold a framework."""

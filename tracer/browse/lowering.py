@@ -46,12 +46,18 @@ def _block(block: Block) -> list[Content]:
     if isinstance(block, Prose):
         return [_line(block.text)]
     if isinstance(block, Facts):
-        return [Content.assemble(_line(name), "  ", _line(text)) for name, text in block.rows]
+        return [part for name, text in block.rows for part in _fact(name, text)]
     if isinstance(block, Table):
         return [row for each in block.rows for row in _row(block, each)]
     if isinstance(block, Excerpt):
         return [_line(block.place), *(_code(each) for each in block.lines)]
     raise TypeError(f"a browsed page has no {type(block).__name__}")
+
+
+def _fact(name: Line, text: Line) -> list[Content]:
+    if any(piece.role is Role.FORMULA for piece in name):  # a formula stands on a line of its own
+        return [_line(name), _line(text)]
+    return [Content.assemble(_line(name), "  ", _line(text))]
 
 
 def _row(table: Table, row: Row) -> list[Content]:

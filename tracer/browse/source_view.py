@@ -41,8 +41,6 @@ class SourceView(ScrollView, can_focus=True):
         Binding("pagedown", "page(1)", show=False),
         Binding("home", "edge(False)", show=False),
         Binding("end", "edge(True)", show=False),
-        Binding("n", "mark(True)", show=False),
-        Binding("N", "mark(False)", show=False),
     ]
 
     class Moved(Message):

@@ -27,8 +27,9 @@ def _browse(ctx: click.Context, /, **values: Any) -> int:
 
         layer = load(file)
     from tracer.browse.app import BrowseApp  # Textual: half a second
+    from tracer.browse.books import Shelf
 
-    BrowseApp(layer, language_of(ctx)).run()
+    BrowseApp(Shelf(layer), language_of(ctx)).run()
     return exits.PASSED
 
 
