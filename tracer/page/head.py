@@ -3,7 +3,7 @@
 All wording and rounding happens below this module. Must not know: any output format.
 """
 
-from tracer.page import checks, header, kernel, matrices, provenance, steps, walk
+from tracer.page import checks, header, kernel, matrices, provenance, sparse, steps, walk
 from tracer.page.record import Column, Facts, Page, Piece, Prose, Role, Row, Section, Table, line
 from tracer.page.tokens import Shown, shown
 from tracer.page.window import Window, window
@@ -36,6 +36,7 @@ def head_page(trace: Trace, language: str, *, query: int | None = None, size: in
             steps.projections(say, layer),
             kernel.call(say, layer),
             matrices.inside(say, reference, names, part, kernel.way(layer)),
+            sparse.section(say, reference, names),
             matrices.output(say, reference, names, part, after),
             _tokens(say, names, part),
             provenance.sources(say, layer),
