@@ -4,10 +4,11 @@ Must not know: anything the pipeline knows.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tracer.result import Trace
+    from tracer.verification.records import Verification
 
 
 def trace(
@@ -48,3 +49,50 @@ def trace(
         dtype=dtype,
         all_heads=True,
     )
+
+
+def verify(
+    model: Any = None,
+    *,
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    tokens: Sequence[int] | None = None,
+    scenarios: Sequence[str] | None = None,
+    thorough: bool = False,
+) -> "Verification":
+    """Return whether a model's attention is right: every check of every layer and head, and the place of what is wrong.
+
+    ``model`` is a live Qwen3 model, also one whose attention was patched or subclassed, with whatever attention
+    function it has; or a folder or hub id of a checkpoint, or None for the shipped one. ``tokens`` None: a prompt is
+    chosen. ``scenarios``: some of plain, packed, padded, cached (None: all). ``thorough`` changes every token and reads
+    every weight. The model, torch and transformers are as they were afterwards. Raises InputError, Unsupported.
+    """
+    from tracer.verification.entry import verify_checkpoint, verify_model
+
+    asked: dict[str, Any] = {
+        "layers": layers,
+        "heads": heads,
+        "tokens": tokens,
+        "scenarios": scenarios,
+        "thorough": thorough,
+    }
+    if model is None or isinstance(model, str):
+        return verify_checkpoint(model, **asked)
+    return verify_model(model, **asked)
+
+
+def assert_attention(model: Any, *, language: str = "en", **asked: Any) -> None:
+    """Return nothing if the attention of ``model`` is right; else raise AssertionError, which says as a review would
+    what is wrong, where, what was measured and expected, and what to change.
+
+    ``asked`` as for ``verify``. Raises Unsupported where nothing could be tested: that is no pass.
+    """
+    __tracebackhide__ = True  # pytest shows the reader's own line
+    from tracer.errors import Unsupported
+    from tracer.verification.review import review
+
+    found = verify(model, **asked)
+    if found.failures:
+        raise AssertionError(review(found, language))
+    if found.exit_code:
+        raise Unsupported("verify.nothing_tested", subject=found.subject)

@@ -8,7 +8,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from tracer.cli import common, streams, words
 from tracer.cli.command import About, Example, Group, Option, language_of
-from tracer.cli.commands import browse, compare, diff, lab, lint, report, run, show, source, vendor
+from tracer.cli.commands import browse, compare, diff, lab, lint, report, run, show, source, vendor, verify
 from tracer.cli.values import Word
 from tracer.errors import InputError
 from tracer.texts import message
@@ -18,6 +18,7 @@ COMPLETE_VARIABLE = "_TRACE_COMPLETE"
 
 COMMANDS: tuple[click.Command, ...] = (
     report.COMMAND,
+    verify.COMMAND,
     show.COMMAND,
     source.COMMAND,
     browse.COMMAND,

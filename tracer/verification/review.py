@@ -15,7 +15,7 @@ _LONGEST = 160
 
 def review(found: Verification, language: str = DEFAULT_LANGUAGE) -> str:
     """Return the text of a failed verification, the likeliest cause first; "" where nothing failed."""
-    causes = _causes(found.failures)
+    causes = causes(found.failures)
     if not causes:
         return ""
 
@@ -36,8 +36,8 @@ def review(found: Verification, language: str = DEFAULT_LANGUAGE) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _causes(failures: tuple[Outcome, ...]) -> list[tuple[Outcome, list[str]]]:
-    """Return the failures that are told in full, each with the ids of those that point at the same place.
+def causes(failures: tuple[Outcome, ...]) -> list[tuple[Outcome, list[str]]]:
+    """Return the failures that are told in full, each with the ids of those that point at the same place too.
 
     What usually follows from other failures is told in full only where nothing else failed.
     """

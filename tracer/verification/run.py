@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tracer.arrays import Array
 from tracer.engines.transformers import probes
 from tracer.engines.transformers.live import Inputs, Live
 from tracer.engines.transformers.observed import AttentionSeen
@@ -85,7 +84,7 @@ class _Work:
     total: int
     findings: list[Finding] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
-    plain: dict[int, Array] = field(default_factory=dict)
+    plain: runs.PlainRun = field(default_factory=runs.PlainRun)
     unsteady: set[int] = field(default_factory=set)
     plain_seconds: float = 0.0
     _done: int = 0
@@ -119,11 +118,11 @@ class _Work:
         record = seen(call, weights=plain)
         heads = self.wanted.heads if plain or self.wanted.thorough else _some(self.wanted.heads, call.layer)
         plan = Plan(heads, self.wanted.thorough)
-        steady = call.layer in self.plain and call.layer not in self.unsteady
+        steady = call.layer in self.plain.output and call.layer not in self.unsteady
         probed = probe(call, record, step, facts, plan, plain, steady) if step.judged else Probed(True)
         case = self._case(scenario, step, record, probed, heads)
         if plain:
-            self.plain[call.layer] = record.output
+            self.plain.keep(case)
             self.windows.append(Window(call.layer, facts.layer_type, facts.window, sight.window_of(case)))
         found = list(rows.check(case)) if scenario.cached else []
         if step.judged:

@@ -4,8 +4,8 @@ nothing before it anywhere in the model, and the kernel itself aligns its mask a
 Must not know: torch.
 """
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,25 +18,41 @@ from tracer.verification.scenarios import Bools
 from tracer.verification.subjects import kernel_site
 from tracer.verification.verdict import finding, passed, say, untested
 
-# How far a layer's outputs may lie apart, relatively, when batch shapes and kernels' block sizes differ, for the first
-# layer (transformers' own tests allow 4e-2 in 16 bits); rounding grows from layer to layer as a random walk does.
+# How far a layer's outputs may lie apart, relatively, when batch shapes and kernels' block sizes differ (transformers'
+# own tests allow 4e-2 in 16 bits). What went in differs already after the first layer; attention may make a difference
+# this many times as large, more where softmax is sharp.
+_GROWTH = 8.0
 _SAME = {"F64": 1e-6, "F32": 1e-4, "F16": 4e-2, "BF16": 4e-2}
 _IDS = {"packed": "packing.same", **{name: "padding.same" for name in ("padded", "left_pad", "right_pad")}}
 Direct = Callable[[int, int], tuple[NDArray[np.float32], Bools]]
 
 
-def same_as_plain(case: Case, plain: Mapping[int, Array], step: int) -> Finding | None:
+@dataclass(frozen=True, eq=False)
+class PlainRun:
+    """What went into and came out of each layer's attention in the plain scenario, [1, T, C] by layer."""
+
+    hidden: dict[int, Array] = field(default_factory=dict)
+    output: dict[int, Array] = field(default_factory=dict)
+
+    def keep(self, case: Case) -> None:
+        """Keep what one layer was given and gave."""
+        self.hidden[case.layer], self.output[case.layer] = case.seen.hidden, case.seen.output
+
+
+def same_as_plain(case: Case, plain: PlainRun, step: int) -> Finding | None:
     """Return padding.same, packing.same or cache.same: real rows are those of the plain run, within rounding."""
     id = _IDS.get(case.scenario.id, "cache.same")
     rows = case.scenario.plain_rows[step]
     kept = rows >= 0
-    if case.layer not in plain or not kept.any():
+    if case.layer not in plain.output or not kept.any():
         return None
-    wanted = plain[case.layer].float64()[0][rows[kept]]
-    off = _distance(case.seen.output.float64()[kept], wanted)
-    within = _SAME[case.dtype] * math.sqrt(1 + case.layer)
-    places = case.places
-    site = places.site("cache.update") if case.scenario.cached else kernel_site(case)
+    given = _distance(case.seen.hidden[kept].float64(), plain.hidden[case.layer][0][rows[kept]].float64())
+    off = _distance(case.seen.output[kept].float64(), plain.output[case.layer][0][rows[kept]].float64())
+    within = _SAME[case.dtype] + _GROWTH * given
+    site = case.places.site("cache.update") if case.scenario.cached else kernel_site(case)
+    if within > 0.5:
+        reason = say("same_blind", given=given)
+        return untested(case, id, expected=say("same_expected"), reason=reason, site=site, given=given)
     return finding(
         case,
         id,
@@ -44,15 +60,16 @@ def same_as_plain(case: Case, plain: Mapping[int, Array], step: int) -> Finding 
         measured=say("same_measured", off=off),
         expected=say("same_expected"),
         tolerance=say("relative", value=within),
-        reason=say("same_why"),
+        reason=say("same_why", given=given),
         site=site,
         off=off,
+        given=given,
     )
 
 
-def model_causal(case: Case, plain: Mapping[int, Array], changed: int) -> Finding:
+def model_causal(case: Case, plain: PlainRun, changed: int) -> Finding:
     """Return causal.model: with the last token changed, every earlier row of this layer's output has the same bits."""
-    before, after = plain[case.layer][0], case.seen.output[0]
+    before, after = plain.output[case.layer][0], case.seen.output[0]
     moved = (before.bits != after.bits).any(axis=-1)
     leaks = np.flatnonzero(moved[:changed])
     wanted = say("causal_model_expected")

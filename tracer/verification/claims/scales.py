@@ -77,7 +77,7 @@ def origin(case: Case) -> Site | None:
     if isinstance(attribute, float) and attribute != case.scale:
         site = case.places.site("scale.definition")
         changed_later = site is not None and evaluate(site.code, _names(case)) == case.scale
-        return case.places.site("scale.attribute", "interface.call") if changed_later else site
+        return case.places.site("scale.attribute", "interface.call") if changed_later or site is None else site
     if given is not None and given != case.scale:
         return case.places.site("scale.attribute", "interface.call")
     if kernel is not None and kernel != case.scale:

@@ -1,0 +1,210 @@
+"""A verification as a page: how it ended, what failed and where, every check in every scenario, what could not be told.
+
+Must not know: how anything was verified, any output format.
+"""
+
+from dataclasses import dataclass
+
+from tracer.page.excerpts import Pointed, excerpt
+from tracer.page.header import MARKS
+from tracer.page.record import (
+    Block,
+    Column,
+    Facts,
+    Line,
+    Page,
+    Piece,
+    Prose,
+    Role,
+    Row,
+    Section,
+    Table,
+    Verdict,
+    Verdicts,
+    line,
+)
+from tracer.page.wording import muted, place
+from tracer.records import Check, Status
+from tracer.texts import Message, message
+from tracer.verification.catalogue import CHECKS
+from tracer.verification.records import Outcome, Verification
+from tracer.verification.review import causes, spans, where
+from tracer.verification.verdict import advice
+
+_LONG = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Say:
+    language: str
+
+    def __call__(self, name: str, **values: object) -> str:
+        return message(f"verify.{name}", **values).text(self.language)
+
+    def of(self, said: Message) -> str:
+        return said.text(self.language)
+
+
+def verify_page(found: Verification, language: str, *, every: bool = False) -> Page:
+    """Return the page of a verification in ``language``; ``every`` tells each check in full, not only those that
+    failed."""
+    say = _Say(language)
+    title = line(Piece(say("page_title", subject=found.subject), Role.STRONG))
+    sections = [_ran(say, found), *_failed(say, found), _table(say, found), _untested(say, found), _warned(say, found)]
+    if every:
+        sections.append(_told(say, found))
+    kept = tuple(section for section in sections if section is not None)
+    return Page("verify", language, title, _verdict(say, found), kept)
+
+
+def _verdict(say: _Say, found: Verification) -> Line:
+    checks = {outcome.check.id for outcome in found.outcomes}
+    failed = {outcome.check.id for outcome in found.failures}
+    passed = {outcome.check.id for outcome in found.outcomes if outcome.check.status is Status.PASS} - failed
+    if failed:
+        return line(Piece(f"✗ {say('page_failed', failed=len(failed), checks=len(checks))}", Role.FAIL))
+    if not passed:
+        return line(Piece(f"? {say('page_nothing')}", Role.UNTESTED))
+    text = say("page_passed", passed=len(passed), untested=len(checks - passed))
+    return line(Piece(f"✓ {text}", Role.PASS))
+
+
+def _ran(say: _Say, found: Verification) -> Section:
+    model = found.model
+    ratio = found.seconds / found.plain_seconds if found.plain_seconds else 0.0
+    rows = [
+        (
+            "model",
+            say(
+                "fact_shape",
+                layers=model.layers,
+                heads=model.heads,
+                kv_heads=model.kv_heads,
+                head_dim=model.head_dim,
+                hidden=model.hidden_size,
+            ),
+        ),
+        ("looked", say("fact_layers", layers=spans(list(found.layers)), heads=spans(list(found.heads)))),
+        ("kernel", f"{found.kernel.value} · {say.of(found.kernel.reason)}"),
+        ("dtype", f"{_LONG[found.dtype.value]} · {found.device.value} · {found.versions['transformers']}"),
+        ("prompt", say("fact_tokens", count=len(found.tokens))),
+        ("windows", _windows(say, found)),
+        ("numerics", _numerics(say, found)),
+        ("cost", say("fact_cost", seconds=found.seconds, ratio=ratio)),
+    ]
+    facts = tuple((muted(say(f"label_{name}")), line(value)) for name, value in rows if value)
+    return Section("ran", "", (), (Facts(facts),))
+
+
+def _windows(say: _Say, found: Verification) -> str:
+    groups: dict[tuple[int | None, int | None], list[int]] = {}
+    for window in found.windows:
+        groups.setdefault((window.configured, window.effective), []).append(window.layer)
+    told = []
+    for (configured, effective), layers in groups.items():
+        seen = say("window_all") if effective is None else str(effective)
+        wanted = say("window_all") if configured is None else str(configured)
+        told.append(say("fact_window", layers=spans(layers), seen=seen, wanted=wanted))
+    return "; ".join(told)
+
+
+def _numerics(say: _Say, found: Verification) -> str:
+    """Return flash-attention's criterion with its three numbers, for the first looked-at head."""
+    first = next((o.check for o in found.outcomes if o.check.id == "kernel.output"), None)
+    if first is None or first.status is Status.NOT_TESTABLE:
+        return ""
+    return say("fact_numerics", measured=first.measured, allowed=first.tolerance)
+
+
+def _told(say: _Say, found: Verification) -> Section:
+    """Return every outcome in full: claim, measured, expected, tolerance, why, and place."""
+    items = []
+    for outcome in found.outcomes:
+        check = outcome.check
+        mark, role = MARKS[check.status]
+        rows = (("measured", check.measured), ("expected", check.expected), ("tolerance", check.tolerance))
+        details = [(say(f"row_{name}").strip(" :："), line(Piece(say.of(text), Role.NUMBER))) for name, text in rows]
+        details.append((say("row_seen").strip(" :："), line(where(outcome, found, say.language))))
+        at = ("  ", place(check.site)) if check.site is not None else ()
+        claim = line(Piece(say.of(check.claim), Role.STRONG), muted(f"  {check.id}")[0], *at)
+        items.append(Verdict(role, mark, claim, tuple(details), muted(say.of(check.reason))))
+    return Section("every", "", line(say("page_every")), (Verdicts(tuple(items)),))
+
+
+def _failed(say: _Say, found: Verification) -> list[Section]:
+    """Return the failures that are told in full, each with its place."""
+    blocks: list[Block] = []
+    for outcome, also in causes(found.failures):
+        check = outcome.check
+        rows = [("measured", check.measured), ("expected", check.expected), ("because", check.reason)]
+        details = [(say(f"row_{name}").strip(" :："), line(say.of(text))) for name, text in rows]
+        details.append((say("row_seen").strip(" :："), line(where(outcome, found, say.language))))
+        if also:
+            details.append((say("row_also").strip(" :："), line(", ".join(also))))
+        mark, role = MARKS[Status.FAIL]
+        claim = line(Piece(say.of(check.claim), Role.STRONG), muted(f"  {check.id}")[0])
+        change = line(Piece(say.of(advice(check.id)), Role.STRONG))
+        blocks.append(Verdicts((Verdict(role, mark, claim, tuple(details), change),)))
+        if check.site is not None:
+            blocks.append(excerpt([Pointed(check.site, "")]))
+    return [Section("failures", "", line(say("page_failures")), tuple(blocks))] if blocks else []
+
+
+def _table(say: _Say, found: Verification) -> Section:
+    """Return every check in every scenario: one row a check, one column a scenario."""
+    by_check: dict[str, dict[str, Outcome]] = {}
+    for outcome in found.outcomes:
+        by_check.setdefault(outcome.check.id, {})[outcome.scenario] = outcome
+    columns = (
+        Column(say("column_check"), names=True),
+        *(Column(say(f"short_{scenario}")) for scenario in found.scenarios),
+        Column(say("column_measured"), spare=1),
+    )
+    ids = [id for id in CHECKS if id in by_check] + [id for id in by_check if id not in CHECKS]
+    rows = []
+    for id in ids:
+        outcomes = by_check[id]
+        first = next(iter(sorted(outcomes.values(), key=lambda o: _WEIGHT[o.check.status])))
+        marks = [_mark(outcomes.get(scenario)) for scenario in found.scenarios]
+        rows.append(Row((line(Piece(id, Role.LABEL)), *marks, _measured(say, first.check))))
+    return Section("checks", "", line(say("page_checks")), (Table(columns, tuple(rows)),))
+
+
+_WEIGHT = {Status.FAIL: 0, Status.PASS: 1, Status.NOT_TESTABLE: 2}
+
+
+def _mark(outcome: Outcome | None) -> Line:
+    if outcome is None:
+        return ()
+    mark, role = MARKS[outcome.check.status]
+    return line(Piece(mark, role))
+
+
+def _measured(say: _Say, check: Check) -> Line:
+    if check.status is Status.NOT_TESTABLE:
+        return muted(say("not_testable"))
+    return line(Piece(say.of(check.measured), Role.NUMBER))
+
+
+def _untested(say: _Say, found: Verification) -> Section | None:
+    """Return why checks that nothing could be told about could not be tested."""
+    told: dict[str, list[str]] = {}
+    settled = {o.check.id for o in found.outcomes if o.check.status is not Status.NOT_TESTABLE}
+    for outcome in found.outcomes:
+        if outcome.check.id not in settled:
+            ids = told.setdefault(say.of(outcome.check.reason), [])
+            if outcome.check.id not in ids:
+                ids.append(outcome.check.id)
+    if not told:
+        return None
+    rows = tuple((muted(", ".join(ids)), line(reason)) for reason, ids in told.items())
+    return Section("untested", "", line(say("page_untested")), (Facts(rows),))
+
+
+def _warned(say: _Say, found: Verification) -> Section | None:
+    if not found.warnings:
+        return None
+    blocks = tuple(Prose(line(Piece("! ", Role.WARNING), say.of(warning))) for warning in found.warnings)
+    return Section("warnings", "", line(say("page_warnings")), blocks)
+
+
