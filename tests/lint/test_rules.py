@@ -100,11 +100,11 @@ CASES = {
         ),
     ),
     "dropout-always": (
-        "def f(q, k, v, p):\n    w = F.softmax(q @ k.mT, -1)\n    w = F.dropout(w, p=p)\n    return w @ v\n",
+        "def f(q, k, v):\n    w = F.softmax(q @ k.mT, -1)\n    w = F.dropout(w, p=0.1)\n    return w @ v\n",
         (
-            "def f(self, q, k, v, p):\n"
+            "def f(self, q, k, v):\n"
             "    w = F.softmax(q @ k.mT, -1)\n"
-            "    w = F.dropout(w, p=p, training=self.training)\n"
+            "    w = F.dropout(w, p=0.1, training=self.training)\n"
             "    return w @ v\n"
         ),
     ),
@@ -249,6 +249,12 @@ def test_one_over_head_dim_is_a_fault_only_where_the_model_is_known(linted: Lint
     assert rules(report) == found
     assert [scale.normal for scale in report.kernels[0].scales] == ["head_dim**-1"]
     assert report.exit_code != 0
+
+
+@pytest.mark.parametrize("rate", ["p", "0.0", "self.p if self.training else 0.0", "p()"])
+def test_a_rate_that_may_be_zero_is_no_fault(linted: Lint, rate: str) -> None:
+    code = f"def f(self, q, k, v, p):\n    w = F.dropout(F.softmax(q @ k.mT, -1), p={rate})\n    return w @ v\n"
+    assert rules(linted(code)) == []
 
 
 def test_scaling_twice_names_both_factors(linted: Lint) -> None:

@@ -201,6 +201,10 @@ class ExplicitFinder:
             if inner:
                 yield from inner
                 return
+        if called in ("cat", "concat") and node.args and isinstance(node.args[0], ast.List | ast.Tuple):
+            for part in node.args[0].elts:  # scores beside a learnt sink
+                yield from self._scores(value.of(part), depth + 1)
+            return
         if called in (*_PASSES, "tanh", "max") and node.args:
             yield from self._scores(value.of(node.args[0]), depth + 1)
 
@@ -231,6 +235,8 @@ class ExplicitFinder:
                 mask, rest = Mask(inner.of(node.right), "add"), inner.of(node.left)
             elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):
                 rest = inner.of(node.left)
+            elif isinstance(node, ast.Subscript):  # the weights without the sink's
+                rest = inner.of(node.value)
             elif isinstance(node, ast.Call) and rest is None:
                 method = isinstance(node.func, ast.Attribute) and names.last(node.func) in SHAPE_ONLY
                 drops = names.last(node.func) in _PASSES or "drop" in names.last(node.func).lower()

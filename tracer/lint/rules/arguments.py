@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tracer.lint import names
+from tracer.lint.resolve import Resolver
 from tracer.lint.rules.subject import Fault, Subject
 from tracer.lint.values import Root, RootKind, Value
 
@@ -69,12 +70,15 @@ def dropout(subject: Subject) -> Iterator[Fault]:
     filled, _ = call.given("dropout_p")
     if filled is None:
         return
-    roots = subject.resolver.roots(filled.value)
-    if any(root.why is not None for root in roots):
-        return
-    active = [root for root in roots if _is_active(root)]
-    if active and not any(_mentions_training(root) for root in roots) and all(_is_active(root) for root in roots):
-        yield Fault(filled.value, (("code", filled.value.code),), active[0].steps)
+    if always_on(subject.resolver, filled.value):
+        (first, *_) = subject.resolver.roots(filled.value)
+        yield Fault(filled.value, (("code", filled.value.code),), first.steps)
+
+
+def always_on(resolver: Resolver, rate: Value) -> bool:
+    """Whether a dropout rate is known to be a constant or a configured value that training does not switch."""
+    roots = resolver.roots(rate)
+    return bool(roots) and all(root.why is None and _is_active(root) and not _mentions_training(root) for root in roots)
 
 
 def _is_active(root: Root) -> bool:

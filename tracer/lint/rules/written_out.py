@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from tracer.lint import names
 from tracer.lint.explicit import Mask
+from tracer.lint.rules.arguments import always_on
 from tracer.lint.rules.subject import Fault, Subject, qwen3
 from tracer.lint.values import RootKind, Value
 
@@ -101,12 +102,8 @@ def dropout(subject: Subject) -> Iterator[Fault]:
         ):
             continue
         rate = next((k.value for k in node.keywords if k.arg == "p"), node.args[1] if len(node.args) > 1 else None)
-        if (
-            rate is None
-            or "train" in ast.unparse(rate)
-            or _number(rate) == 0.0
-            or any("train" in ast.unparse(t) for t, _ in at.tests)
-        ):
+        trained = any("train" in ast.unparse(test) for test, _ in at.tests)
+        if rate is None or trained or not always_on(subject.resolver, Value(rate, at)):
             continue
         if any(root.value.node is explicit.value.node for root in subject.resolver.roots(Value(node.args[0], at))):
             yield Fault(Value(node, at), (("code", ast.unparse(node)[:80]),))
