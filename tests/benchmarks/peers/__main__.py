@@ -111,9 +111,8 @@ def main() -> None:
     ]
     folder = asked.folder.resolve()
     print(f"{date.today()}, {platform.processor() or platform.machine()}, Python {platform.python_version()}")
-    print(
-        ", ".join([*SHARED, *(each.environment.versions(folder) for each in contestants if each.environment.packages)])
-    )
+    every = {each.environment for each in contestants if each.environment.packages}
+    print(", ".join([*SHARED, *sorted(each.version(folder) for each in every)]))
     for size in sizes:
         place = checkpoint(folder, size)
         settings = json.loads((place / "config.json").read_text(encoding="utf-8"))

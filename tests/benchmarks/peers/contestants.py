@@ -11,7 +11,7 @@ from tests.benchmarks.peers.scripts.common import ids
 
 SCRIPTS = Path(__file__).parent / "scripts"
 REPOSITORY = Path(__file__).resolve().parents[3]
-TOOL = Environment("tracer", (str(REPOSITORY),))
+TOOL = Environment("tracer", ("-e", str(REPOSITORY)))
 BY_HAND = Environment("transformers")
 
 
@@ -96,6 +96,6 @@ CONTESTANTS = (
         "torchlens, stop_after",
         Environment("torchlens", ("torchlens==2.36.1",)),
         "torchlens_stop",
-        f"which tensor is which, found by order; scale and causality; end of each place; {_NO_PROOF}",
+        f"weights redone by hand; steps found by the order of operations; where a place ends; {_NO_PROOF}",
     ),
 )

@@ -14,7 +14,7 @@ SHARED = ("torch==2.13.0", "transformers==5.24.0")
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment by name, and what is installed into it beside SHARED."""
+    """A virtual environment, named after the package it is for, and what pip installs into it beside SHARED."""
 
     name: str
     packages: tuple[str, ...] = ()
@@ -29,13 +29,11 @@ class Environment:
             print(f"installing {', '.join(self.packages) or 'transformers'} into {home} ...", file=sys.stderr)
             subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
             subprocess.run([str(python), "-m", "pip", "install", "-q", *SHARED, *self.packages], check=True)
-            # Compiled at install, as pip does by itself; without it the first run would pay for all.
             done.write_text(wanted)
         return python
 
-    def versions(self, folder: Path) -> str:
-        """Return the installed version of each package, ``name version``."""
-        names = [package.split("==")[0].split("[")[0] for package in self.packages]
-        code = "import importlib.metadata as m, sys; print(', '.join(f'{n} {m.version(n)}' for n in sys.argv[1:]))"
-        python = str(self.python(folder))
-        return subprocess.run([python, "-c", code, *names], check=True, capture_output=True, text=True).stdout.strip()
+    def version(self, folder: Path) -> str:
+        """Return the installed version of what the environment is named after: ``name version``."""
+        code = "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))"
+        command = [str(self.python(folder)), "-c", code, self.name]
+        return f"{self.name} {subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()}"
