@@ -15,8 +15,8 @@ _LONGEST = 160
 
 def review(found: Verification, language: str = DEFAULT_LANGUAGE) -> str:
     """Return the text of a failed verification, the likeliest cause first; "" where nothing failed."""
-    causes = causes(found.failures)
-    if not causes:
+    told_in_full = causes(found.failures)
+    if not told_in_full:
         return ""
 
     def say(name: str, **values: object) -> str:
@@ -25,11 +25,12 @@ def review(found: Verification, language: str = DEFAULT_LANGUAGE) -> str:
     checks = {outcome.check.id for outcome in found.outcomes}
     failed = {outcome.check.id for outcome in found.failures}
     parts = [say("review_title", subject=found.subject, failed=len(failed), checks=len(checks))]
-    if len(causes) > 1:
+    if len(told_in_full) > 1:
         parts.append(say("review_order"))
-    for number, (outcome, also) in enumerate(causes[:_MOST], 1):
+    for number, (outcome, also) in enumerate(told_in_full[:_MOST], 1):
         parts.append(_one(number, outcome, also, found, language))
-    told = {outcome.check.id for outcome, _ in causes[:_MOST]} | {id for _, also in causes[:_MOST] for id in also}
+    shown = told_in_full[:_MOST]
+    told = {outcome.check.id for outcome, _ in shown} | {id for _, also in shown for id in also}
     rest = [id for id in dict.fromkeys(outcome.check.id for outcome in found.failures) if id not in told]
     if rest:
         parts.append(say("review_more", ids=", ".join(rest)))
@@ -45,15 +46,15 @@ def causes(failures: tuple[Outcome, ...]) -> list[tuple[Outcome, list[str]]]:
     for outcome in failures:
         first.setdefault(outcome.check.id, outcome)
     roots = [outcome for id, outcome in first.items() if id not in CONSEQUENCES] or list(first.values())
-    causes: dict[object, tuple[Outcome, list[str]]] = {}
+    found: dict[object, tuple[Outcome, list[str]]] = {}
     for outcome in roots:
         site = outcome.check.site
         key = (site.path, site.span) if site is not None else outcome.check.id
-        if key in causes:
-            causes[key][1].append(outcome.check.id)
+        if key in found:
+            found[key][1].append(outcome.check.id)
         else:
-            causes[key] = (outcome, [])
-    return list(causes.values())
+            found[key] = (outcome, [])
+    return list(found.values())
 
 
 def where(outcome: Outcome, found: Verification, language: str) -> str:
