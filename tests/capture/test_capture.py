@@ -176,3 +176,42 @@ def test_the_live_attention_of_transformers_is_found_behind_its_decorator() -> N
     )
     assert line.strip().startswith(("def forward", "@"))
     assert live_function(module, "Qwen3Attention.nothing") is None
+
+
+def test_a_thread_that_is_inside_probed_code_when_the_trace_ends_goes_on(
+    module: ModuleType, code: Instrumentation
+) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    class Slow(float):
+        def __mul__(self, other: float) -> float:
+            inside.set()
+            go_on.wait(10)
+            return 3.0 * other
+
+    results: list[float] = []
+    layer = module.Layer(4)
+    with code.swapped(Recorder()):
+        other = threading.Thread(target=lambda: results.append(layer.forward(Slow(3))))
+        other.start()
+        assert inside.wait(10)
+    go_on.set()
+    other.join(10)
+    assert results == [2.5]
+
+
+def test_another_thread_cannot_begin_a_trace(code: Instrumentation) -> None:
+    refused: list[str] = []
+
+    def second() -> None:
+        try:
+            with code.swapped(Recorder()):
+                pass
+        except Unsupported as error:
+            refused.append(error.text())
+
+    with code.swapped(Recorder()):
+        other = threading.Thread(target=second)
+        other.start()
+        other.join()
+    assert len(refused) == 1

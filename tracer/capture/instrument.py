@@ -7,15 +7,17 @@ is loaded: a line is shown only if the file on disk is what runs. Must not know:
 
 import importlib
 import inspect
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import CellType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from tracer.capture.recorder import Recorder
+from tracer.capture.turn import turn
 from tracer.errors import Unsupported
 from tracer.records import Span
 from tracer.source.anchors import Table
@@ -23,7 +25,7 @@ from tracer.source.files import SourceFile
 from tracer.source.text import splice
 
 PROBE = "__probe__"
-# One instrumented run at a time: the code objects are the process's, not a thread's.
+# Not even the thread that has the turn can put instrumented code on top of instrumented code.
 _RUNNING = threading.Lock()
 
 
@@ -49,9 +51,15 @@ class Instrumentation:
 
         Raises Unsupported where another trace holds the code in this process.
         """
-        if not _RUNNING.acquire(blocking=False):
-            raise Unsupported("source.busy")
+        with turn():
+            if not _RUNNING.acquire(blocking=False):
+                raise Unsupported("source.busy")
+            try:
+                yield from self._swapped(recorder)
+            finally:
+                _RUNNING.release()
 
+    def _swapped(self, recorder: Recorder) -> Iterator[None]:
         def probe(number: int, value: Any) -> Any:
             recorder.note(self.probes[number], value)
             return value
@@ -64,8 +72,28 @@ class Instrumentation:
         finally:
             for patched in self.functions:
                 patched.function.__code__ = patched.original
-                patched.function.__globals__.pop(PROBE, None)
-            _RUNNING.release()
+            # A thread of the user's may be inside instrumented code still: its probes must find something to call.
+            entered = _entered({patched.instrumented for patched in self.functions})
+            for patched in self.functions:
+                if entered:
+                    patched.function.__globals__[PROBE] = _handed_on
+                else:
+                    patched.function.__globals__.pop(PROBE, None)
+
+
+def _handed_on(_number: int, value: Any) -> Any:
+    return value
+
+
+def _entered(codes: set[CodeType]) -> bool:
+    """Return whether any thread is inside one of ``codes`` now."""
+    for frame in sys._current_frames().values():
+        inner: FrameType | None = frame
+        while inner is not None:
+            if inner.f_code in codes:
+                return True
+            inner = inner.f_back
+    return False
 
 
 def instrument(

@@ -15,8 +15,10 @@ from typing import Any
 
 from tracer.capture.instrument import Instrumentation, instrument
 from tracer.capture.recorder import Recorder, Seen, Sightings
+from tracer.capture.turn import turn
 from tracer.checkpoint.checkpoint import Checkpoint
-from tracer.engines.arrays import to_array, torch_dtype
+from tracer.engines.ambient import plain
+from tracer.engines.arrays import dtype_name, to_array, torch_dtype
 from tracer.engines.transformers import steps, streaming
 from tracer.engines.transformers.attention import from_interface, from_kernel
 from tracer.engines.transformers.effects import Alone, Call, observe
@@ -57,8 +59,15 @@ def trace_layers(
 ) -> tuple[LayerTrace, ...]:
     """Return the trace of each of ``layers`` (ascending), all heads, from one pass that stops after the last.
 
-    Raises Unsupported where the source is not laid out as known.
+    Raises Unsupported where the source is not laid out as known, and where another thread is tracing.
     """
+    with turn(), plain(wanted.kernel.device):
+        return _traced(checkpoint, tokens, wanted, layers)
+
+
+def _traced(
+    checkpoint: Checkpoint, tokens: tuple[Token, ...], wanted: Wanted, layers: Sequence[int]
+) -> tuple[LayerTrace, ...]:
     way = _WAYS[wanted.kernel.kind]
     defined = anchors.definitions("transformers")
     sources = {key: files.installed("transformers", member) for key, member in defined.files.items()}
@@ -71,6 +80,9 @@ def trace_layers(
         for caught in run.forward(layers):
             facts = checkpoint.model_facts(caught.layer)
             attention = from_kernel(table, caught.kernel) if run.watch else from_interface(table, way, caught.seen)
+            if dtype_name(attention.q.dtype) != wanted.request.dtype.value:
+                ran, asked = dtype_name(attention.q.dtype), wanted.request.dtype.value
+                raise Unsupported("engine.dtype", ran=ran, asked=asked)
             effects = observe(
                 caught.call,
                 attention.q,
@@ -151,13 +163,11 @@ class _Run:
 
     def forward(self, layers: Sequence[int]) -> list[_Caught]:
         """Return each asked layer's attention call, after running the model to the last under instrumented code."""
-        import torch
-
         request, kernel = self._wanted.request, self._wanted.kernel
         dtype, last = torch_dtype(request.dtype.value), layers[-1]
         self._checkpoint.require_layers(last)
         rows = self._checkpoint.embedding_rows(request.token_ids, dtype).to(kernel.device)[None]
-        with self._code.swapped(self._recorder), torch.no_grad():
+        with self._code.swapped(self._recorder):
             with self._recorder.during("construct"):
                 model = streaming.build(self._checkpoint, last, kernel.attn_implementation, kernel.device)
             streaming.fill_on_demand(model, self._checkpoint, dtype, kernel.device, kept=layers)

@@ -1,7 +1,8 @@
 """Lend transformers' own flash path a kernel for one run, and watch that kernel's calls.
 
 transformers keeps the flash functions it found in module globals; for the length of one ``with`` those hold ours. The
-rest of its flash path is its own code. Calls from other threads go to whatever was there before. Must not know: models.
+rest of its flash path is its own code. Calls from other threads go to whatever was there before, or, where there was
+nothing, to the bare kernel. Must not know: models.
 """
 
 import functools
@@ -15,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from tracer.capture.recorder import Recorder
+from tracer.capture.turn import turn
 
 _IMPLEMENTATION = "flash_attention_2"
 _LENT = (
@@ -52,15 +54,7 @@ class KernelWatch:
 
     def lent(self, before: Callable[..., Any] | None) -> Callable[..., Any]:
         """Return the function to lend; other threads are served by ``before``, what stood there until now."""
-        owner = threading.get_ident()
-
-        @functools.wraps(self._function)
-        def flash_attn_varlen_func(*args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() != owner and before is not None:
-                return before(*args, **kwargs)
-            return self._call(*args, **kwargs)
-
-        return flash_attn_varlen_func
+        return _for_this_thread(self._call, before or self._function, like=self._function)
 
     def drain(self) -> list[KernelSeen]:
         """Return the calls seen since the last time, and keep them no longer."""
@@ -109,28 +103,43 @@ def _copied(value: Any) -> Any:
     return value.detach().clone() if hasattr(value, "detach") else value
 
 
+def _for_this_thread(
+    ours: Callable[..., Any], others: Callable[..., Any], *, like: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """Return a function that is ``ours`` on the calling thread and ``others`` on every other; its signature is that of
+    ``like``."""
+    owner = threading.get_ident()
+
+    def chosen(*args: Any, **kwargs: Any) -> Any:
+        return (ours if threading.get_ident() == owner else others)(*args, **kwargs)
+
+    return chosen if like is None else functools.wraps(like)(chosen)
+
+
 @contextmanager
 def lent(utils: ModuleType, varlen: KernelWatch, dense: Callable[..., Any]) -> Iterator[None]:
     """Put the watched kernel behind transformers' flash path (``modeling_flash_attention_utils``) for one ``with``."""
     before = {name: getattr(utils, name) for name in _LENT if hasattr(utils, name)}
     function = varlen.lent(before.get("_flash_varlen_fn"))
+    process = utils._lazy_define_process_function(function)
     new = {
         "_loaded_implementation": _IMPLEMENTATION,
-        "_flash_fn": dense,
+        "_flash_fn": _for_this_thread(dense, before.get("_flash_fn") or dense, like=dense),
         "_flash_varlen_fn": function,
         "_flash_with_kvcache_fn": None,
         "_pad_fn": utils._pad_input,
         "_unpad_fn": utils._unpad_input,
-        "_process_flash_kwargs_fn": utils._lazy_define_process_function(function),
+        "_process_flash_kwargs_fn": _for_this_thread(process, before.get("_process_flash_kwargs_fn") or process),
         "_process_with_kvcache_kwargs_fn": dict,
     }
-    try:
-        for name in before:
-            setattr(utils, name, new[name])
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(utils, name, value)
+    with turn():
+        try:
+            for name in before:
+                setattr(utils, name, new[name])
+            yield
+        finally:
+            for name, value in before.items():
+                setattr(utils, name, value)
 
 
 @contextmanager
