@@ -34,6 +34,6 @@ def neighbour(book: Book, spot: Spot, value: str, forward: bool) -> Spot | None:
     """Return the next spot on the way of ``value``, towards the kernel (``forward``) or the definition; None at its
     end."""
     steps: Sequence[Spot] = book.steps(value)
-    number = next(stop.number for stop in book.stops(spot) if stop.value == value)
-    wanted = number if forward else number - 2
+    numbers = [stop.number for stop in book.stops(spot) if stop.value == value]
+    wanted = numbers[-1] if forward else numbers[0] - 2  # a way may pass one expression twice
     return steps[wanted] if 0 <= wanted < len(steps) else None

@@ -5,6 +5,7 @@ Must not know: screens.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from tracer.browse.books import Book, Spot
 from tracer.browse.details import formula_names, shortened
@@ -26,19 +27,21 @@ class Hit:
 
 
 def search(books: Iterable[Book], words: str) -> tuple[Hit, ...]:
-    """Return what holds all of ``words``, upper or lower case, explained places first, at most MOST."""
+    """Return what holds all of ``words``, upper or lower case, at most MOST: places of that name or code first, then
+    places whose explanation has the words, then lines of source."""
     wanted = words.casefold().split()
     if not wanted:
         return ()
     known = tuple(books)
-    hits: list[Hit] = []
-    for found in (*map(_places, known), *map(_lines, known)):
-        for hit, said in found:
-            if all(word in said for word in wanted):
-                hits.append(hit)
-                if len(hits) == MOST:
-                    return tuple(hits)
-    return tuple(hits)
+    places = [place for book in known for place in _places(book)]
+    own = [hit for hit, _ in places if _all(wanted, f"{hit.name}\n{hit.spot.code}".casefold())]
+    hits = [*own, *(hit for hit, said in places if hit not in own and _all(wanted, said))]
+    lines = (hit for book in known for hit, said in _lines(book) if _all(wanted, said))
+    return (*hits[:MOST], *islice(lines, max(MOST - len(hits), 0)))
+
+
+def _all(words: list[str], said: str) -> bool:
+    return all(word in said for word in words)
 
 
 def _places(book: Book) -> Iterator[tuple[Hit, str]]:
@@ -46,7 +49,7 @@ def _places(book: Book) -> Iterator[tuple[Hit, str]]:
         for spot in book.spots(file):
             name = spot.place or spot.capture or ""
             if name:
-                yield Hit(spot, name, _where(book, spot), shortened(visible(spot.code))), _said(spot, name)
+                yield Hit(spot, name, _where(book, spot), visible(shortened(spot.code))), _said(spot, name)
 
 
 def _said(spot: Spot, name: str) -> str:
@@ -66,7 +69,7 @@ def _lines(book: Book) -> Iterator[tuple[Hit, str]]:
             if content.strip():
                 start, end = len(content) - len(content.lstrip()), len(content.rstrip())
                 spot = Spot(book.framework, file, Span(number, start, number, end), "", content.strip())
-                yield Hit(spot, "", _where(book, spot), shortened(visible(content.strip()), 90)), content.casefold()
+                yield Hit(spot, "", _where(book, spot), visible(shortened(content, 90))), content.casefold()
 
 
 def _where(book: Book, spot: Spot) -> str:

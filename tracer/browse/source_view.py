@@ -4,6 +4,7 @@ Must not know: what is known of an expression.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -17,7 +18,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tracer.browse.books import Spot
-from tracer.browse.colours import coloured
+from tracer.browse.colours import Coloured, coloured
 from tracer.source.files import SourceFile
 
 _GUTTER = 8  # mark, number, line
@@ -62,6 +63,7 @@ class SourceView(ScrollView, can_focus=True):
         self.current: Spot | None = None
         self._spots: Sequence[Spot] = ()
         self._lines: tuple[str, ...] = ()
+        self._colours: tuple[Coloured, ...] = ()
 
     # ---------------------------------------------------------------------------------------------- showing
 
@@ -72,8 +74,20 @@ class SourceView(ScrollView, can_focus=True):
             self._lines = tuple(map(_inert, source.text.lines(1, len(source.text.starts))))
             widest = max(map(cell_len, self._lines), default=0)
             self.virtual_size = Size(_GUTTER + widest + 1, len(self._lines))
+            self._colours = ()
+            self.run_worker(partial(self._colour, source), thread=True, exclusive=True)
         self._spots = spots
         self.refresh()
+
+    def _colour(self, source: SourceFile) -> None:
+        """Colour the lines: a long file takes a second, and is readable before."""
+        found = coloured(source.source)
+        self.app.call_from_thread(self._coloured, source, found)
+
+    def _coloured(self, source: SourceFile, found: tuple[Coloured, ...]) -> None:
+        if source is self.source:
+            self._colours = found
+            self.refresh()
 
     def point(self, current: Spot | None) -> None:
         """Mark ``current`` as the expression that is spoken of."""
@@ -120,9 +134,8 @@ class SourceView(ScrollView, can_focus=True):
     def _code(self, number: int, here: bool) -> Drawn:
         content = self._lines[number - 1]
         drawn = Drawn(f"{content} ", end="", no_wrap=True)
-        if self.source is not None:
-            for start, end, colour in coloured(self.source.source)[number - 1]:
-                drawn.stylize(colour, start, end)
+        for start, end, colour in self._colours[number - 1] if self._colours else ():
+            drawn.stylize(colour, start, end)
         current = self.current
         for spot in self._spots:
             self._mark(drawn, number, content, spot, _KNOWN)

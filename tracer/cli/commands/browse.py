@@ -17,9 +17,9 @@ from tracer.texts import message
 
 
 def _browse(ctx: click.Context, /, **values: Any) -> int:
-    for stream, name in ((sys.stdin, "in"), (sys.stdout, "out")):
-        if stream is None or not stream.isatty():
-            raise InputError("browse.no_terminal", stream=message(f"browse.stream_{name}"))
+    missing = _no_terminal()
+    if missing is not None:
+        raise InputError("browse.no_terminal", stream=message(f"browse.stream_{missing}"))
     file: Path | None = values["trace"]
     layer = None
     if file is not None:
@@ -31,6 +31,14 @@ def _browse(ctx: click.Context, /, **values: Any) -> int:
 
     BrowseApp(Shelf(layer), language_of(ctx)).run()
     return exits.PASSED
+
+
+def _no_terminal() -> str | None:
+    """Return which stream is no terminal, ``in`` or ``out``; None where both are."""
+    for stream, name in ((sys.stdin, "in"), (sys.stdout, "out")):
+        if stream is None or not stream.isatty():
+            return name
+    return None
 
 
 COMMAND = Command(
