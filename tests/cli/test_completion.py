@@ -38,7 +38,7 @@ def complete(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], l
         ("trace qwen3 --dtype b", ["bfloat16"]),
         ("trace nonsense --", ["--lang", "--help", "--version", "--show-completion"]),
         ("trace qwen3 --layer ", []),
-        ("trace v", ["vendor"]),
+        ("trace v", ["verify", "vendor"]),
         ("trace vendor s", ["sync", "status"]),
         ("trace vendor sync nano", ["nano-vllm"]),
     ],
