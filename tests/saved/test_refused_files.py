@@ -159,6 +159,7 @@ WRONG = {
     "a link that runs a script": (put("sites", 0, "permalink", value="javascript:alert(1)"), "sites[0].permalink"),
     "a link elsewhere": (put("sites", 0, "permalink", value="https://github.com.evil/x"), "sites[0].permalink"),
     "a link without a pin": (put("sites", 0, "link_kind", value="none"), "sites[0].permalink"),
+    "a link where upstream differs": (put("sites", 0, "link_kind", value="differs"), "sites[0].permalink"),
     "no code": (put("sites", 0, "code", value=""), "sites[0].code"),
     "code longer than its place": (put("sites", 0, "code", value="hidden_states_"), "sites[0].code"),
     "code of more lines than its place": (put("sites", 0, "code", value="hidden\nstates"), "sites[0].code"),
