@@ -110,6 +110,31 @@ def test_another_framework_stands_beside_and_follows() -> None:
     browse(act)
 
 
+def test_from_beside_the_reader_goes_over_and_comes_back() -> None:
+    async def act(app: BrowseApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "b", "tab", "enter")
+        assert where(app) == "nanovllm/model.py:6 self.qkv_proj(hidden_states)"
+        assert app.focused is app.query_one("#source")
+        await press(app, pilot, "u")
+        assert where(app) == "transformers/model.py:7 self.q_proj(hidden_states)"
+
+    browse(act)
+
+
+def test_ctrl_c_ends_it_as_interrupted() -> None:
+    async def act(app: BrowseApp, pilot: Pilot[None]) -> None:
+        await pilot.press("ctrl+c")
+
+    assert browse(act).return_code == 130
+
+
+def test_q_ends_it() -> None:
+    async def act(app: BrowseApp, pilot: Pilot[None]) -> None:
+        await pilot.press("q")
+
+    assert browse(act).return_code == 0
+
+
 def test_the_mouse_chooses_an_expression_and_presses_the_keys_of_the_bar() -> None:
     async def act(app: BrowseApp, pilot: Pilot[None]) -> None:
         view = app.query_one("#source", SourceView)

@@ -40,6 +40,7 @@ KEYS = (
     ("l", "language", "key_language"),
     ("q", "quit", "key_quit"),
 )
+_INTERRUPTED = 130
 _NAMES = {"]": "right_square_bracket", "[": "left_square_bracket", "/": "slash"}
 
 
@@ -211,7 +212,7 @@ class BrowseApp(App[None]):
             title.update(f" {here.text(self.language)} ")
             view.display = False
             return
-        title.update(f" {book.library.release.name}  {found.file}  {found.place} ")
+        title.update(f" {book.library.release.name}  {found.place}  {self._text('go_there')} ")
         view.show(book.files[found.file], book.spots(found.file))
         view.point(found)
         view.place(found.span.line, found.span.column)
@@ -238,6 +239,16 @@ class BrowseApp(App[None]):
     @on(SourceView.Moved, "#source")
     def _moved(self, event: SourceView.Moved) -> None:
         self._under_cursor(event.view)
+
+    @on(SourceView.Entered, "#beside")
+    def _entered(self, event: SourceView.Entered) -> None:
+        """Go over to the framework beside, to where its cursor stands."""
+        view = event.view
+        book = self.shelf.book(self._beside) if self._beside is not None else None
+        spot = book.under(view.source.member, view.line, view.column) if book is not None and view.source else None
+        if spot is not None:
+            self._go(spot)
+            self.query_one("#source").focus()
 
     def _under_cursor(self, view: SourceView) -> None:
         if self.book is not None and view.source is not None:
@@ -268,6 +279,10 @@ class BrowseApp(App[None]):
             self._find(book, self._refresh)
         elif entry.kind == "way" and entry.value not in book.ways:
             self._follow(book, (entry.value,), lambda: False, self._refresh)
+
+    def action_help_quit(self) -> None:
+        """End, as Ctrl-C does everywhere (Textual would only say so, in English)."""
+        self.exit(return_code=_INTERRUPTED)
 
     def action_hop(self, forward: bool) -> None:
         """Go to the next expression on a value's way, towards the kernel or its definition."""

@@ -42,10 +42,11 @@ class SourceView(ScrollView, can_focus=True):
         Binding("pagedown", "page(1)", show=False),
         Binding("home", "edge(False)", show=False),
         Binding("end", "edge(True)", show=False),
+        Binding("enter", "enter", show=False),
     ]
 
-    class Moved(Message):
-        """The cursor stands elsewhere now."""
+    class Told(Message):
+        """Something happened in ``view``."""
 
         def __init__(self, view: "SourceView") -> None:
             super().__init__()
@@ -55,6 +56,12 @@ class SourceView(ScrollView, can_focus=True):
         def control(self) -> "SourceView":
             """The view, for handlers that name it."""
             return self.view
+
+    class Moved(Told):
+        """The cursor stands elsewhere now."""
+
+    class Entered(Told):
+        """The reader wants to go on from where the cursor stands."""
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
@@ -170,6 +177,10 @@ class SourceView(ScrollView, can_focus=True):
     def action_edge(self, last: bool) -> None:
         """Move the cursor to the first or last line."""
         self._go(len(self._lines) if last else 1, 0)
+
+    def action_enter(self) -> None:
+        """Tell that the reader wants to go on from here."""
+        self.post_message(self.Entered(self))
 
     def action_mark(self, forward: bool) -> None:
         """Move the cursor to the next or previous marked expression."""

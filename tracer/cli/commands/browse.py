@@ -29,8 +29,9 @@ def _browse(ctx: click.Context, /, **values: Any) -> int:
     from tracer.browse.app import BrowseApp  # Textual: half a second
     from tracer.browse.books import Shelf
 
-    BrowseApp(Shelf(layer), language_of(ctx)).run()
-    return exits.PASSED
+    app = BrowseApp(Shelf(layer), language_of(ctx))
+    app.run()
+    return app.return_code or exits.PASSED
 
 
 def _no_terminal() -> str | None:
