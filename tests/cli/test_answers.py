@@ -252,3 +252,31 @@ def test_progress_and_cost_are_told_on_request(trace: Trace, calls: Calls) -> No
 def test_the_place_of_a_hostile_file_name_is_told_harmlessly(trace: Trace, calls: Calls, tmp_path: Path) -> None:
     ended = trace("qwen3", "-o", str(tmp_path / "\x1b[31mpage"))
     assert ended.err == f"Wrote {tmp_path}/\\x1b[31mpage.\n"
+
+
+def test_nothing_is_written_over_what_is_read(trace: Trace, calls: Calls, tmp_path: Path) -> None:
+    prompt, saved, folder = tmp_path / "prompt.txt", tmp_path / "saved.safetensors", tmp_path / "checkpoint"
+    prompt.write_text("the cat")
+    save(look_at(invented(), 0), saved)
+    folder.mkdir()
+    (tmp_path / "link").symlink_to(saved)
+    before = saved.read_bytes()
+    for words in (
+        ["qwen3", "--prompt-file", str(prompt), "-o", str(prompt)],
+        ["qwen3", "--checkpoint", str(folder), "--head", "2", "--save", str(folder / "model.safetensors")],
+        ["show", str(saved), "-o", str(saved)],
+        ["show", str(saved), "-o", str(tmp_path / "link")],
+        ["diff", str(saved), str(saved), "-o", str(saved)],
+    ):
+        ended = trace(*words)
+        assert (ended.code, ended.out, calls) == (2, "", [])
+        assert "would replace what is read from" in ended.err
+    assert (prompt.read_text(), saved.read_bytes()) == ("the cat", before)
+
+
+def test_two_links_to_one_file_are_one_output(trace: Trace, calls: Calls, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).symlink_to(tmp_path / "target")
+    ended = trace("qwen3", "--head", "2", "--output", str(tmp_path / "one"), "--save", str(tmp_path / "two"))
+    assert (ended.code, calls) == (2, [])
+    assert "Two outputs would go to the same file" in ended.err

@@ -3,7 +3,8 @@
 Must not know: how a trace is made or shown.
 """
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import click
 from tracer import files
 from tracer.cli import words
 from tracer.cli.command import Option
-from tracer.cli.prompt import read_prompt
+from tracer.cli.prompt import STANDARD_INPUT, read_prompt
 from tracer.cli.values import Device, Engine, File, Layers, Place, Text, TokenIds, Whole, Word
 from tracer.errors import InputError
 from tracer.texts import message
@@ -167,18 +168,29 @@ def read(model: str, values: Mapping[str, Any]) -> RunOptions:
             raise InputError("cli.one_layer_only", option=f"--{alone}")
     if given["query"] is not None and given["head"] is None:
         raise InputError("cli.query_without_head", query=given["query"])
-    check_outputs(given["output"], given["save"])
+    folder = given["checkpoint"]
+    local = Path(folder) if folder is not None and os.path.isdir(folder) else None
+    stdin = prompt_file == STANDARD_INPUT
+    check_outputs(given["output"], given["save"], inputs=[None if stdin else prompt_file, local])
     if prompt_file is not None:
         given["prompt"] = read_prompt(prompt_file)
     return RunOptions(model=model, **given)
 
 
-def check_outputs(*places: Path | None) -> None:
-    """Find out, before any work is done, whether each of ``places`` can be written; raises InputError."""
+def check_outputs(*places: Path | None, inputs: Iterable[Path | None] = ()) -> None:
+    """Find out, before any work is done, whether each of ``places`` can be written; raises InputError.
+
+    ``inputs`` are files and folders that are read: nothing may be written over one or into one.
+    """
     wanted = [place for place in places if place is not None]
-    if len(wanted) != len({place.absolute() for place in wanted}):
+    real = [Path(os.path.realpath(place)) for place in wanted]
+    if len(real) != len(set(real)):
         raise InputError("cli.same_output", path=str(wanted[0]))
-    for place in wanted:
+    read = [Path(os.path.realpath(place)) for place in inputs if place is not None]
+    for place, target in zip(wanted, real, strict=True):
+        over = next((source for source in read if target.is_relative_to(source)), None)
+        if over is not None:
+            raise InputError("cli.output_over_input", path=str(place), input=str(over))
         files.check_writable(place)
 
 

@@ -15,7 +15,7 @@ from tracer.texts import message
 
 def _diff(ctx: click.Context, /, **values: Any) -> int:
     asked = options.DiffOptions(**values)
-    options.check_outputs(asked.output)
+    options.check_outputs(asked.output, inputs=[asked.a, asked.b])
     from tracer.cli import answers  # brings numpy and rich: only for a well-formed request
 
     return answers.diff(asked, language_of(ctx))

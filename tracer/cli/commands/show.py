@@ -17,7 +17,7 @@ WHAT = "cli.heading_what"
 
 def _show(ctx: click.Context, /, **values: Any) -> int:
     asked = options.ShowOptions(**values)
-    options.check_outputs(asked.output)
+    options.check_outputs(asked.output, inputs=[asked.file])
     from tracer.cli import answers  # brings numpy and rich: only for a well-formed request
 
     return answers.show(asked, language_of(ctx))

@@ -25,8 +25,8 @@ class Step:
 
 
 STEPS = (
-    Step("cos", "rope.parts", "cos", ("T", "B", "D/2"), "cosₜ = cos(t·θ⁻²ⁱᐟᴰ)", 0),
-    Step("sin", "rope.parts", "sin", ("T", "B", "D/2"), "sinₜ = sin(t·θ⁻²ⁱᐟᴰ)", 1),
+    Step("cos", "rope.parts", "cos", ("T", "B", "D/2"), "cosₜᵢ = a·cos(t·ωᵢ)", 0),
+    Step("sin", "rope.parts", "sin", ("T", "B", "D/2"), "sinₜᵢ = a·sin(t·ωᵢ)", 1),
     Step("q_proj", "attention.split", "x·W_qᵀ", ("T", "H·D"), "x·W_qᵀ", 0),
     Step("k_proj", "attention.split", "x·W_kᵀ", ("T", "K·D"), "x·W_kᵀ", 1),
     Step("v_proj", "attention.split", "x·W_vᵀ", ("T", "K·D"), "x·W_vᵀ", 2),

@@ -29,8 +29,8 @@ class Step:
 
 
 _COMMON = (
-    Step("cos", "rope.cos", "cos", ("B", "T", "D"), "cosₜ = cos(t·θ⁻²ⁱᐟᴰ)", "rope"),
-    Step("sin", "rope.sin", "sin", ("B", "T", "D"), "sinₜ = sin(t·θ⁻²ⁱᐟᴰ)", "rope"),
+    Step("cos", "rope.cos", "cos", ("B", "T", "D"), "cosₜᵢ = a·cos(t·ωᵢ)", "rope"),
+    Step("sin", "rope.sin", "sin", ("B", "T", "D"), "sinₜᵢ = a·sin(t·ωᵢ)", "rope"),
     Step("q_proj", "attention.q_proj", "x·W_qᵀ", ("B", "T", "H·D"), "x·W_qᵀ"),
     Step("k_proj", "attention.k_proj", "x·W_kᵀ", ("B", "T", "K·D"), "x·W_kᵀ"),
     Step("v_proj", "attention.v_proj", "x·W_vᵀ", ("B", "T", "K·D"), "x·W_vᵀ"),

@@ -5,6 +5,7 @@ Must not know: what the text says.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from math import isfinite
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -69,8 +70,8 @@ def addresses(link: Link) -> tuple[str | None, str | None]:
 
 
 def spark(values: tuple[float, ...]) -> str:
-    """Return values from 0 to 1 as a bar chart of one line."""
-    return "".join(_BLOCKS[min(int(value * len(_BLOCKS)), len(_BLOCKS) - 1)] for value in values)
+    """Return values from 0 to 1 as a bar chart of one line; ``?`` stands for a value that is no number."""
+    return "".join(_BLOCKS[min(int(v * len(_BLOCKS)), len(_BLOCKS) - 1)] if isfinite(v) else "?" for v in values)
 
 
 def plain_strip(text: str, look: Style, screen: Screen) -> Strip:
