@@ -3,6 +3,7 @@
 Must not know: what is in them.
 """
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterable
@@ -70,6 +71,15 @@ def write_whole(path: Path, *data: Buffer) -> None:
             _replace(target, data)
     except (OSError, ValueError) as error:
         raise InputError("files.unwritable", path=str(path), reason=reason(error)) from error
+
+
+def keep_if_possible(path: Path, *data: Buffer) -> None:
+    """Write ``data`` to ``path`` as ``write_whole`` does, its folder made first; do nothing where that cannot be done
+    (read-only home, full disk, something else in its place). For caches: without one a run costs time, nothing else.
+    """
+    with contextlib.suppress(OSError, InputError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, *data)
 
 
 def _followed(path: Path) -> Path:

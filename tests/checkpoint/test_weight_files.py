@@ -368,6 +368,29 @@ def test_a_hub_snapshot_may_not_link_out_of_the_cache(maker, tmp_path):
     assert "outside the checkpoint's folder, and was not followed" in refusal(folder)
 
 
+@pytest.mark.parametrize(
+    "place",
+    ["secret", "models--org--small/secret", "models--other--one/blobs/0", "models--org--small/snapshots/secret"],
+)
+def test_a_hub_snapshot_may_link_to_nothing_but_its_own_blobs(maker, tmp_path, place):
+    # Whoever hands over a folder of this shape could otherwise have any file below its parent's parent's parent read.
+    folder = snapshot(maker, tmp_path / "hub")
+    target = tmp_path / "hub" / place
+    target.parent.mkdir(parents=True, exist_ok=True)
+    (folder / "model.safetensors").resolve().rename(target)
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").symlink_to(target)
+    assert "outside the checkpoint's folder, and was not followed" in refusal(folder)
+
+
+def test_blobs_that_are_a_link_themselves_open_no_other_folder(maker, tmp_path):
+    folder = snapshot(maker, tmp_path / "hub")
+    blobs = folder.parent.parent / "blobs"
+    blobs.rename(tmp_path / "elsewhere")
+    blobs.symlink_to(tmp_path / "elsewhere")
+    assert "outside the checkpoint's folder, and was not followed" in refusal(folder)
+
+
 @pytest.mark.parametrize("step", ["lstat", "resolve", "open"])
 def test_an_unreadable_file_is_named(maker, monkeypatch, step):
     folder = maker.write()

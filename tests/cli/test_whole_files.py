@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tracer.errors import InputError
-from tracer.files import check_writable, write_whole
+from tracer.files import check_writable, keep_if_possible, write_whole
 
 NOBODY = 65534
 
@@ -144,3 +144,39 @@ def test_a_folder_without_permission_is_explained(ordinary_folder: Path) -> None
             check_writable(ordinary_folder / "page.txt")
     finally:
         ordinary_folder.chmod(0o755)
+
+
+def test_a_cache_makes_its_folder_and_keeps_the_file_whole(tmp_path: Path) -> None:
+    keep_if_possible(tmp_path / "cache" / "entry.json", b"kept")
+    assert (tmp_path / "cache" / "entry.json").read_bytes() == b"kept"
+
+
+def test_a_folder_or_a_file_in_the_way_of_a_cache_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "entry.json").mkdir()
+    keep_if_possible(tmp_path / "entry.json", b"kept")
+    assert (tmp_path / "entry.json").is_dir()
+    (tmp_path / "file").write_text("")
+    keep_if_possible(tmp_path / "file" / "below" / "entry.json", b"kept")
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_a_cache_in_a_folder_that_takes_no_files_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(
+        *_: object,
+    ) -> int:  # whatever the folder's mode is, the superuser may write: the system's answer instead
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("tracer.files.os.open", refuse)
+    keep_if_possible(tmp_path / "entry.json", b"kept")
+    monkeypatch.undo()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_read_only_folder_stops_no_cache(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    keep_if_possible(tmp_path / "entry.json", b"kept")
+    keep_if_possible(tmp_path / "folder" / "entry.json", b"kept")
+    tmp_path.chmod(0o700)

@@ -76,3 +76,14 @@ def test_an_answer_is_kept_and_a_damaged_one_is_never_believed(tmp_path: Path, m
     kept.write_text(kept.read_text().replace("true", "false"))
     monkeypatch.setattr(hops, "_known", {})
     assert linked(table, "scale", "eager") == first
+
+
+def test_a_folder_in_the_place_of_a_kept_answer_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = anchors.table(DEFINED, SOURCES, cache=tmp_path)
+    monkeypatch.setattr(hops, "_known", {})
+    first = linked(table, "scale", "eager")
+    (kept,) = tmp_path.glob("hops-*.json")
+    kept.unlink()
+    kept.mkdir()
+    monkeypatch.setattr(hops, "_known", {})
+    assert linked(table, "scale", "eager") == first

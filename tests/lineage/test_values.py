@@ -1,5 +1,7 @@
 """Each way a number gets from where it is made to a kernel's argument: one small program for each."""
 
+from pathlib import Path
+
 import pytest
 from small_programs import assumed, codes, follow, kinds, reader, step
 
@@ -427,3 +429,12 @@ def test_a_kernel_that_is_called_nowhere_or_twice_is_an_error_with_the_candidate
 def test_a_kernel_without_that_argument_is_an_error_that_says_its_default_counts() -> None:
     with pytest.raises(Unsupported, match="has none: the kernel uses its default"):
         follow("def run(): kernel(causal=True)")
+
+
+def test_a_folder_in_the_place_of_a_kept_way_stops_nothing(tmp_path: Path) -> None:
+    source = "def run(): kernel(scale=0.5)"
+    follow(source, cache=tmp_path)
+    (kept,) = tmp_path.iterdir()
+    kept.unlink()
+    kept.mkdir()
+    assert codes(follow(source, cache=tmp_path)) == ["0.5"]

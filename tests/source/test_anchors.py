@@ -134,3 +134,11 @@ def test_a_damaged_kept_table_is_never_believed(
 def test_a_cache_that_cannot_be_written_costs_nothing_but_time(table: anchors.Table, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert anchors.table(DEFINED, SOURCES, cache=tmp_path / "file" / "below").anchors == table.anchors
+
+
+def test_a_folder_in_the_place_of_a_kept_table_stops_nothing(table: anchors.Table, tmp_path: Path) -> None:
+    anchors.table(DEFINED, SOURCES, cache=tmp_path)
+    (kept,) = tmp_path.iterdir()
+    kept.unlink()
+    kept.mkdir()
+    assert anchors.table(DEFINED, SOURCES, cache=tmp_path).anchors == table.anchors

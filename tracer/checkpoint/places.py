@@ -74,7 +74,7 @@ def checked(path: Path, folder: Path) -> Path:
     """Return ``path``; raises InputError unless it is a regular file that really lies in ``folder``.
 
     The hub's own cache is the one exception: its ``models--…/snapshots/<commit>/`` have links to ``models--…/blobs/``
-    and a blob may itself be a link into the same cache.
+    of the same repository. What lies beside them, other repositories among it, stays out of reach.
     """
     try:
         target, root = path.resolve(strict=True), folder.resolve(strict=True)
@@ -86,16 +86,17 @@ def checked(path: Path, folder: Path) -> Path:
         raise InputError("checkpoint.not_a_file", file=str(path))
     if target.is_relative_to(root):
         return path
-    cache = _hub_cache(root)
-    if cache is None or not target.is_relative_to(cache):
+    blobs = _hub_blobs(root)
+    if blobs is None or not target.is_relative_to(blobs):
         raise InputError("checkpoint.link_outside", file=str(path), target=shown(str(target)))
     return path
 
 
-def _hub_cache(folder: Path) -> Path | None:
-    """Return the hub cache that ``folder`` is a snapshot in, or None."""
+def _hub_blobs(folder: Path) -> Path | None:
+    """Return the folder of blobs that ``folder``, a resolved path, is a snapshot over in a hub cache, or None."""
     repository = folder.parent.parent
     is_snapshot = folder.parent.name == "snapshots" and _SNAPSHOT.fullmatch(folder.name) is not None
-    if is_snapshot and repository.name.startswith("models--") and (repository / "blobs").is_dir():
-        return repository.parent
+    blobs = repository / "blobs"
+    if is_snapshot and repository.name.startswith("models--") and blobs.is_dir() and not blobs.is_symlink():
+        return blobs
     return None

@@ -4,7 +4,6 @@ Finding a way costs seconds on the largest files (LibCST's scopes), so finished 
 the hash of everything they follow from. Must not know: how a way is shown.
 """
 
-import contextlib
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracer.errors import Unsupported
-from tracer.files import write_whole
+from tracer.files import keep_if_possible
 from tracer.lineage.definitions import Argument, Definition, Wanted
 from tracer.lineage.result import Other, Place, Step, ValuePath, from_json, to_json
 from tracer.source.files import SourceFile
@@ -48,11 +47,8 @@ class Reader:
         if found is None:
             found = self._find(value)
             if kept is not None:
-                # A cache that cannot be written costs seconds, and nothing else.
-                with contextlib.suppress(OSError):
-                    kept.parent.mkdir(parents=True, exist_ok=True)
-                    rows = json.dumps(to_json(found))
-                    write_whole(kept, f"{hashlib.sha256(rows.encode()).hexdigest()}\n{rows}".encode())
+                rows = json.dumps(to_json(found))
+                keep_if_possible(kept, f"{hashlib.sha256(rows.encode()).hexdigest()}\n{rows}".encode())
         return found
 
     @property

@@ -5,7 +5,6 @@ anything. Where a function is looked up while the program runs, the source does 
 not called joined, and identity at run time has to prove it. Must not know: run-time values.
 """
 
-import contextlib
 import hashlib
 import json
 from collections import deque
@@ -15,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracer.files import write_whole
+from tracer.files import keep_if_possible
 from tracer.source.anchors import Anchor, PathStep, Table
 
 if TYPE_CHECKING:
@@ -41,8 +40,10 @@ def path(table: Table, steps: Sequence[PathStep]) -> tuple[StaticHop, ...]:
     """Return the hops of ``steps``; the first, the definition, is linked to nothing and counts as linked."""
     key = _key(table, steps)
     if key not in _known:
-        _known[key] = _kept(table.cache, key, len(steps)) or _joined(table, steps)
-        _keep(table.cache, key, _known[key])
+        kept = _kept(table.cache, key, len(steps))
+        _known[key] = kept or _joined(table, steps)
+        if kept is None:
+            _keep(table.cache, key, _known[key])
     anchors = [table.anchors[step.anchor] for step in steps]
     return tuple(
         StaticHop(anchor, step.binds, linked) for anchor, step, linked in zip(anchors, steps, _known[key], strict=True)
@@ -104,10 +105,6 @@ def _kept(cache: Path | None, key: str, count: int) -> tuple[bool, ...] | None:
 
 
 def _keep(cache: Path | None, key: str, linked: tuple[bool, ...]) -> None:
-    if cache is None or (cache / f"hops-{key}.json").exists():
-        return
-    # A cache that cannot be written costs a second or two, and nothing else.
-    with contextlib.suppress(OSError):
-        cache.mkdir(parents=True, exist_ok=True)
+    if cache is not None:
         row = json.dumps(linked)
-        write_whole(cache / f"hops-{key}.json", f"{hashlib.sha256(row.encode()).hexdigest()}\n{row}".encode())
+        keep_if_possible(cache / f"hops-{key}.json", f"{hashlib.sha256(row.encode()).hexdigest()}\n{row}".encode())

@@ -4,7 +4,6 @@ The definitions are data (``annotations/anchors/*.toml``). Finding them needs Li
 so a finished table is kept in the user's cache under the hash of everything it follows from. Must not know: what runs.
 """
 
-import contextlib
 import hashlib
 import json
 import tomllib
@@ -15,7 +14,7 @@ from typing import Any
 
 from tracer import data
 from tracer.errors import Unsupported
-from tracer.files import write_whole
+from tracer.files import keep_if_possible
 from tracer.records import Site, Span
 from tracer.source.files import SourceFile
 
@@ -96,11 +95,8 @@ def table(defined: Definitions, files: Mapping[str, SourceFile], cache: Path | N
     if anchors is None:
         anchors = _find_all(defined, files)
         if kept is not None:
-            # A cache that cannot be written (read-only home, full disk) costs a third of a second, and nothing else.
-            with contextlib.suppress(OSError):
-                kept.parent.mkdir(parents=True, exist_ok=True)
-                rows = json.dumps([asdict(a) for a in anchors.values()])
-                write_whole(kept, f"{hashlib.sha256(rows.encode()).hexdigest()}\n{rows}".encode())
+            rows = json.dumps([asdict(a) for a in anchors.values()])
+            keep_if_possible(kept, f"{hashlib.sha256(rows.encode()).hexdigest()}\n{rows}".encode())
     return Table(files, anchors, cache)
 
 
