@@ -3,8 +3,13 @@
 Must not know: anything the pipeline knows.
 """
 
-from collections.abc import Sequence
+import operator
+import reprlib
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+
+from tracer.errors import InputError
+from tracer.texts import message
 
 if TYPE_CHECKING:
     from tracer.result import Trace
@@ -32,6 +37,18 @@ def trace(
     ``trace.layer.captures``: its name, axes, exact bits (``.array.numbers()``) and the source expression that made it.
     Raises InputError for what cannot be done as asked, Unsupported for what cannot be done here.
     """
+    texts = {"checkpoint": checkpoint, "revision": revision, "prompt": prompt}
+    texts |= {"engine": engine, "kernel": kernel, "device": device, "dtype": dtype}
+    for name, value in texts.items():
+        if not isinstance(value, str) and not (value is None and name in ("checkpoint", "revision", "prompt")):
+            raise _wrong(name, "text", value)
+    if not isinstance(chat, bool):
+        raise _wrong("chat", "flag", chat)
+    layer, head = _whole("layer", layer), _whole("head", head)
+    query = None if query is None else _whole("query", query)
+    tokens = None if tokens is None else _ids(tokens)
+    if chat and tokens is not None:
+        raise InputError("pipeline.chat_with_tokens")
     from tracer import pipeline
 
     return pipeline.trace(
@@ -49,6 +66,27 @@ def trace(
         dtype=dtype,
         all_heads=True,
     )
+
+
+def _whole(name: str, value: Any, wanted: str = "whole") -> int:
+    """Return a whole number of any kind (also NumPy's) as Python's own; True and 1.0 are none."""
+    if not isinstance(value, bool):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise _wrong(name, wanted, value)
+
+
+def _ids(tokens: Any) -> list[int]:
+    if isinstance(tokens, str | bytes) or not isinstance(tokens, Iterable):
+        raise _wrong("tokens", "tokens", tokens)
+    return [_whole("tokens", id, "tokens") for id in tokens]
+
+
+def _wrong(name: str, wanted: str, found: object) -> InputError:
+    given = f"{reprlib.repr(found)} ({type(found).__name__})"
+    return InputError("pipeline.argument", name=name, wanted=message(f"pipeline.argument_{wanted}"), found=given)
 
 
 def verify(

@@ -11,17 +11,18 @@ from typing import Any
 
 import platformdirs
 
+from tracer import memory
 from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.checkpoint.open import open_checkpoint
 from tracer.engines.transformers.engine import Progress, Wanted
 from tracer.engines.versions.names import version_of
 from tracer.errors import InputError
 from tracer.kernels.choose import choose
+from tracer.names import LONG_DTYPES, SHORT_DTYPES
 from tracer.records import Choice, LayerTrace, Request, Token
 from tracer.result import Trace, look_at
 from tracer.texts import Message, message
 
-MODEL = "qwen3"
 Cost = Callable[[int, int | None], None]
 # Told of what is fetched for another version: what, bytes so far, bytes in all.
 Report = Callable[[str, int, int | None], None]
@@ -30,8 +31,6 @@ ENGINES: Mapping[str, str] = {
     "transformers": "tracer.engines.transformers.engine",
     "nano-vllm": "tracer.engines.nanovllm.engine",
 }
-_DTYPES = {"float64": "F64", "float32": "F32", "bfloat16": "BF16", "float16": "F16"}
-LONG_DTYPES = {short: long for long, short in _DTYPES.items()}
 
 
 def trace(
@@ -64,14 +63,17 @@ def trace_layers(
     progress: Progress | None = None,
     report: Report | None = None,
     cost: Cost | None = None,
+    light: bool = False,
 ) -> tuple[LayerTrace, ...]:
     """Return the trace of each of ``layers``, ascending, from one pass of the model.
 
     ``checkpoint``: a folder, a hub id, or None for the shipped qwen3-tiny. The prompt is text, or token ids, or by
     default the checkpoint's own. ``heads`` are those whose eager comparison is kept (None: all); ``head`` is the one
     that is asked for. ``report`` is told of what is fetched for another version (``transformers@5.16.1``), ``cost``
-    in the end of how many bytes of tensors were read, of how many (None where not all are here). Raises
-    InputError for what cannot be done as asked, Unsupported for what cannot be done here.
+    in the end of how many bytes of tensors were read, of how many (None where not all are here). ``light`` is for a
+    process that runs nothing else (see Wanted). Raises
+    InputError for what cannot be done as asked, or not in the memory that is free; Unsupported for what cannot be done
+    here.
     """
     version = version_of(engine)
     if engine not in ENGINES and version is None:
@@ -94,15 +96,19 @@ def trace_layers(
         token_ids=tuple(token.id for token in read),
         engine=Choice(engine, _why_engine(engine)),
         kernel=Choice(chosen.kind, chosen.reason),
-        device=Choice(chosen.device, chosen.reason),
+        device=Choice(chosen.device, chosen.device_reason),
         dtype=run_dtype,
     )
     kept = tuple(range(facts.heads)) if heads is None else tuple(heads)
+    needed = memory.needed(
+        facts, tokens=len(read), layers=len(layers), dtype=run_dtype.value, kernel=chosen.kind, heads=len(kept)
+    )
+    memory.check(needed, memory.limit(), len(read))
     if version is not None:
         order: dict[str, object] = {"head": head, "heads": kept, "query": query, "tokens": request.token_ids}
         order |= {"checkpoint": checkpoint, "revision": revision, "kernel": kernel, "device": device, "dtype": dtype}
         return _other_version(version, layers, order, request.engine, report)
-    wanted = Wanted(request, chosen, kept, Path(platformdirs.user_cache_dir("tracer")), progress)
+    wanted = Wanted(request, chosen, kept, Path(platformdirs.user_cache_dir("tracer")), progress, light)
     traced: tuple[LayerTrace, ...]
     traced = importlib.import_module(ENGINES[engine]).trace_layers(opened, read, wanted, layers)
     if cost is not None:
@@ -143,7 +149,7 @@ def read_dtype(opened: Checkpoint, asked: str) -> Choice:
     """Return the dtype to run in, as safetensors names it; raises InputError for an unknown one."""
     if asked == "auto":
         return Choice(opened.dtype, message("pipeline.dtype_stored"))
-    if asked not in _DTYPES:
-        raise InputError("pipeline.dtype", dtype=asked, known=", ".join(("auto", *_DTYPES)))
+    if asked not in SHORT_DTYPES:
+        raise InputError("pipeline.dtype", dtype=asked, known=", ".join(("auto", *SHORT_DTYPES)))
     reason: Message = message("pipeline.dtype_asked", dtype=asked)
-    return Choice(_DTYPES[asked], reason)
+    return Choice(SHORT_DTYPES[asked], reason)

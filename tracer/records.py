@@ -27,7 +27,8 @@ class Span:
 
 @dataclass(frozen=True)
 class Site:
-    """An expression in a source file whose sha256 is known. ``permalink`` is None where no pin knows that sha256."""
+    """An expression in a source file whose sha256 is known. ``permalink`` is None where no pin knows that sha256, or
+    where the pinned file differs from the upstream one."""
 
     project: str
     version: str
@@ -37,7 +38,7 @@ class Site:
     code: str
     sha256: str
     permalink: str | None
-    link_kind: str  # commit | tag | none
+    link_kind: str  # commit | tag | differs (pinned, but upstream these lines are others) | none (no pin)
     file: Path  # on this machine; never leaves it (no place in JSON or saved traces)
 
     @property

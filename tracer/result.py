@@ -3,11 +3,13 @@
 Must not know: how it was made, how it is shown.
 """
 
+import os
 from dataclasses import dataclass
 
 from tracer.checks.reference import reference
 from tracer.checks.suite import run_checks
 from tracer.errors import InputError
+from tracer.language import of_environment
 from tracer.maths.attention import Head
 from tracer.records import Check, LayerTrace, Status
 
@@ -38,7 +40,7 @@ class Trace:
     def _repr_html_(self) -> str:
         from tracer.render.text import html_of
 
-        return html_of(self)
+        return html_of(self, of_environment(os.environ))
 
 
 def look_at(layer: LayerTrace, number: int) -> Trace:

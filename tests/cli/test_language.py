@@ -2,7 +2,8 @@
 
 import pytest
 
-from tracer.cli.language import asked, choose, of_environment
+from tracer.cli.language import asked, choose
+from tracer.language import of_environment
 
 
 @pytest.mark.parametrize(

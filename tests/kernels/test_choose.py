@@ -132,3 +132,22 @@ def test_unknown_names_are_bad_input() -> None:
         choose("flash", dtype="float32", head_dim=32, probes=GPU)
     with pytest.raises(InputError, match="gpu is no device that torch knows"):
         choose("auto", device="gpu", dtype="float32", head_dim=32, probes=GPU)
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "machine", "why"),
+    [
+        ("auto", "auto", Machine(), "the CPU flash kernel runs on the CPU"),
+        ("auto", "cpu", Machine(), "asked for with --device cpu"),
+        ("auto", "mps", Machine(), "the CPU flash kernel runs on the CPU"),
+        ("cpu-flash", "auto", GPU, "the CPU flash kernel runs on the CPU"),
+        ("auto", "auto", GPU, "flash-attn runs on CUDA"),
+        ("auto", "cuda:1", GPU, "asked for with --device cuda:1"),
+        ("eager", "auto", GPU, "torch finds a CUDA device"),
+        ("sdpa", "auto", Machine(), "torch finds no CUDA device"),
+        ("sdpa", "cpu", GPU, "asked for with --device cpu"),
+    ],
+)
+def test_the_device_has_a_reason_of_its_own(asked: str, device: str, machine: Machine, why: str) -> None:
+    chosen = choose(asked, device=device, dtype="bfloat16", head_dim=128, probes=machine)
+    assert str(chosen.device_reason) == why

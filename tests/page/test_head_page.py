@@ -13,6 +13,7 @@ from tracer.page.head import head_page
 from tracer.page.record import Excerpt, Page, Role, Table, Verdicts, plain
 from tracer.records import LayerTrace
 from tracer.result import look_at
+from tracer.source.pins import permalink, pins
 from tracer.texts import LANGUAGES, message
 
 
@@ -76,6 +77,11 @@ def test_a_long_prompt_is_cut_between_characters_and_what_is_left_out_is_counted
     [
         ("commit", "https://github.com/o/n/blob/" + "a" * 40 + "/f.py#L1", f"links go to commit {'a' * 40}"),
         ("none", None, "no pin knows the installed files"),
+        (
+            "differs",
+            None,
+            "where a pinned file differs from the upstream one, its lines are right here",
+        ),
     ],
 )
 def test_it_is_said_what_links_point_to(kind: str, link: str | None, said: str) -> None:
@@ -228,3 +234,18 @@ def test_a_file_that_no_pin_knows_has_no_address() -> None:
     rows = table(section(page(replace(base, kernel=replace(base.kernel, site=unknown))), "sources"))
     assert (rows[1]["file"], rows[1]["the same bytes upstream"]) == ("mine.py", "")
     assert rows[1]["pin"].startswith("no pin")
+
+
+def test_a_pinned_file_that_differs_upstream_is_not_called_unpinned() -> None:
+    (pin,) = (pin for pin in pins("nano-vllm") if pin.same_until_line is not None)
+    base = invented()
+    here, _ = permalink(pin, 203)
+    for line, link, said in (
+        (203, here, f"commit {pin.commit[:12]}, equal up to line 203; what follows is pinned, but differs upstream"),
+        (204, None, "pinned, but upstream these lines differ"),
+    ):
+        place = site(line, "f(q)", path=pin.path, sha256=pin.sha256, permalink=link)
+        place = replace(place, link_kind="commit" if link else "differs")
+        sources = text_of(page(replace(base, kernel=replace(base.kernel, site=place)))).split("sha256")
+        assert any(said in text for text in sources)
+        assert not any("no pin" in text for text in sources)

@@ -1,5 +1,6 @@
 """All heads side by side: figures of each, and which are worth opening."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +11,10 @@ from tests.page.recount import section, table, text_of
 from tracer.maths.attention import Head, head
 from tracer.maths.patterns import pattern
 from tracer.maths.visibility import Visibility
-from tracer.page.overview import overview_page
-from tracer.page.record import Facts, Pictures, plain
+from tracer.page.overview import measure, overview_page
+from tracer.page.record import Facts, Pictures, Prose, plain
 from tracer.result import look_at
+from tracer.texts import message
 
 LOUD = 200.0
 
@@ -127,3 +129,49 @@ def test_several_layers_stand_in_one_table() -> None:
     page = overview_page([first, second], "en")
     assert [(row["layer"], row["head"]) for row in table(section(page, "heads"))][3:5] == [("1", "3"), ("2", "0")]
     assert plain(page.title) == "trace qwen3  layers 1–2 · all 8 heads"
+
+
+def test_each_kind_of_layer_is_told_of_once_with_its_layers() -> None:
+    layers = []
+    for number, window in enumerate([None, None, 4, None, 4]):
+        made = invented(8)
+        kind = "full_attention" if window is None else "sliding_attention"
+        model = replace(made.model, layer_type=kind, window=window)
+        layers.append(replace(made, request=replace(made.request, layer=number), model=model))
+    ran = section(overview_page(layers, "en"), "ran")
+    facts = next(block for block in ran.blocks if isinstance(block, Facts))
+    told = [plain(value) for name, value in facts.rows if plain(name) == "layer"]
+    assert told == [
+        "full_attention  by config: a query sees itself and all before it  layers 0–1, 3",
+        "sliding_attention  by config: a query sees the last 4 tokens, itself included  layers 2, 4",
+    ]
+
+
+def test_warnings_of_all_layers_are_shown_each_once() -> None:
+    both, second = (message("verify.window_unused", window=window) for window in (4, 5))
+    layers = [replace(invented(8), warnings=warnings) for warnings in ((both,), (both, second))]
+    warned = section(overview_page(layers, "en"), "warnings").blocks
+    assert [plain(block.text) for block in warned if isinstance(block, Prose)] == [f"! {both}", f"! {second}"]
+
+
+def test_heads_that_are_recomputed_already_are_not_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = invented(8)
+    traces = [look_at(layer, head) for head in range(layer.model.heads)]
+    expected = measure([layer])
+    monkeypatch.setattr("tracer.page.overview.reference", None)
+    for found, wanted in zip(measure([layer], traces), expected, strict=True):
+        assert (found.head, found.pattern.entropy) == (wanted.head, wanted.pattern.entropy)
+
+
+def test_followers_of_a_token_that_is_repeated_throughout_take_no_square_of_memory() -> None:
+    count = 1500
+    even = head(np.zeros((count, 2)), np.zeros((count, 2)), np.zeros((count, 2)), 1.0, Visibility(tq=count, tk=count))
+    peaks = []
+    for ids in (range(count), [7] * count):
+        tracemalloc.start()
+        figures = pattern(even, ids)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert figures.repeats == count - 2
+    assert figures.after_earlier == pytest.approx(np.mean([(i - 1) / (i + 1) for i in range(2, count)]))
+    assert peaks[1] < 1.1 * peaks[0]  # lists of them all would add 9 MB to 10

@@ -43,6 +43,17 @@ def test_it_takes_traces_in_chinese_without_pins_without_logsumexp_and_several()
     VALIDATOR.validate([found, document(layer)])
 
 
+def test_it_takes_a_pinned_place_that_differs_upstream() -> None:
+    layer = invented()
+    differs = replace(layer.kernel, site=site(1, "f()", permalink=None, link_kind="differs"))
+    found = document(replace(layer, kernel=differs))
+    place = found["kernel"]["site"]
+    assert (place["pinned"], place["permalink"], place["link_kind"]) == (True, None, "differs")
+    VALIDATOR.validate(found)
+    place["pinned"] = False
+    assert not VALIDATOR.is_valid(found)
+
+
 def test_it_takes_what_differs() -> None:
     a = invented()
     b = with_array(invented(5, "BF16", seed=1), "q_proj", array([[[1.0]]]))
@@ -62,6 +73,7 @@ BROKEN: dict[str, Callable[[Any], object]] = {
     "an absolute path": lambda d: d["kernel"]["site"].update(path="/home/someone/x.py"),
     "a link without a pin": lambda d: d["kernel"]["site"].update(link_kind="none"),
     "a pin without a link": lambda d: d["kernel"]["site"].update(permalink=None),
+    "a link where upstream differs": lambda d: d["kernel"]["site"].update(link_kind="differs"),
     "a link that runs a script": lambda d: d["kernel"]["site"].update(permalink="javascript:alert(1)"),
     "a line before the first": lambda d: d["kernel"]["site"].update(line=0),
     "half a byte": lambda d: d["tokens"][0].update(bytes="7"),

@@ -67,6 +67,13 @@ def test_a_file_without_a_pin_comes_back_without_a_link(tmp_path: Path) -> None:
     assert saved(replace(layer, kernel=unpinned), tmp_path).kernel.site.pinned is False
 
 
+def test_a_pinned_file_that_differs_upstream_comes_back_pinned_and_without_a_link(tmp_path: Path) -> None:
+    layer = invented()
+    differs = replace(layer.kernel, site=site(1, "f(q)", permalink=None, link_kind="differs"))
+    back = saved(replace(layer, kernel=differs), tmp_path).kernel.site
+    assert (back.pinned, back.permalink, back.link_kind) == (True, None, "differs")
+
+
 def test_infinite_and_nested_arguments_come_back(tmp_path: Path) -> None:
     layer = invented()
     given = {"softcap": float("inf"), "window_size": (-1, -1), "mask": {"shape": [1, 2], "dtype": "F32"}, "flag": False}

@@ -97,14 +97,14 @@ def test_lines_that_cannot_be_are_refused(line: int, end_line: int | None) -> No
 def test_no_link_reaches_a_line_that_upstream_does_not_have_there() -> None:
     changed = replace(PIN, same_until_line=203)
     assert permalink(changed, 203)[1] == "commit"
-    assert permalink(changed, 204) == (None, "none")
-    assert permalink(changed, 200, 204) == (None, "none")
+    assert permalink(changed, 204) == (None, "differs")
+    assert permalink(changed, 200, 204) == (None, "differs")
 
 
 def test_the_changed_file_of_nano_vllm_is_linked_only_as_far_as_it_is_equal() -> None:
     (qwen3,) = (pin for pin in pins("nano-vllm") if pin.path.endswith("models/qwen3.py"))
     assert qwen3.same_until_line == 203
-    assert permalink(qwen3, 204) == (None, "none")
+    assert permalink(qwen3, 204) == (None, "differs")
     others = [pin for project in projects() for pin in pins(project) if pin != qwen3]
     assert all(pin.same_until_line is None for pin in others)
 

@@ -6,6 +6,7 @@ Must not know: click, the texts.
 
 from collections.abc import Mapping, Sequence
 
+from tracer.language import of_environment
 from tracer.texts import DEFAULT_LANGUAGE, LANGUAGES
 
 OPTION = "--lang"
@@ -24,17 +25,6 @@ def asked(arguments: Sequence[str]) -> str | None:
         elif word.startswith(f"{OPTION}="):
             found = word.removeprefix(f"{OPTION}=")
     return found if found in LANGUAGES else None
-
-
-def of_environment(environ: Mapping[str, str]) -> str:
-    """Return the language of the locale, by the rules of gettext: LC_ALL, LC_MESSAGES, LANG; LANGUAGE ranks above them
-    unless the locale is the plain C one."""
-    locale = next((environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name)), "C")
-    wishes = [locale]
-    if locale.split(".")[0] not in ("C", "POSIX"):
-        wishes = [*environ.get("LANGUAGE", "").split(":"), locale]
-    codes = (wish.replace("-", "_").split("_")[0].split(".")[0].lower() for wish in wishes)
-    return next((code for code in codes if code in LANGUAGES), DEFAULT_LANGUAGE)
 
 
 def choose(arguments: Sequence[str], environ: Mapping[str, str], encoding: str) -> str:

@@ -6,6 +6,7 @@ Must not know: how anything was run, any output format.
 from dataclasses import dataclass
 
 from tracer.compare.records import Comparison, Finding, Pair, Side, Standing
+from tracer.names import LONG_DTYPES, MODEL
 from tracer.page import numbers
 from tracer.page.excerpts import Pointed, excerpt
 from tracer.page.record import Block, Column, Facts, Line, Page, Piece, Prose, Role, Row, Section, Table, line
@@ -13,8 +14,6 @@ from tracer.page.wording import muted, place
 from tracer.records import Site
 from tracer.texts import message
 
-MODEL = "qwen3"
-_LONG = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 _ROLES = {Standing.SAME: Role.PASS, Standing.ROUNDING: Role.PASS, Standing.PARTS: Role.FAIL}
 _LONGEST_CODE = 72
 
@@ -84,7 +83,7 @@ def _side(say: _Say, side: Side) -> str:
         version=side.trace.versions.get(engine, ""),
         kernel=request.kernel.value,
         provider=side.trace.kernel.provider,
-        dtype=_LONG[request.dtype.value],
+        dtype=LONG_DTYPES[request.dtype.value],
         device=request.device.value,
     )
 
@@ -94,7 +93,7 @@ def _outcome(say: _Say, found: Comparison) -> Section:
 
 
 def _told(say: _Say, found: Comparison) -> list[str]:
-    first, unit = found.first, _LONG[found.unit]
+    first, unit = found.first, LONG_DTYPES[found.unit]
     if first is not None and first.distance is not None:
         where = {"step": say.step(first, found), "layer": first.layer}
         if first.distance.nonfinite:

@@ -26,7 +26,10 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class ChosenKernel:
-    """The kernel a run will use. The functions have flash-attn's signatures; sdpa and eager have none."""
+    """The kernel a run will use. The functions have flash-attn's signatures; sdpa and eager have none.
+
+    ``reason`` says why this kernel, ``device_reason`` why this device.
+    """
 
     kind: str  # flash-attn | cpu-flash | sdpa | eager
     varlen: Function | None
@@ -35,6 +38,7 @@ class ChosenKernel:
     provider: str  # "flash-attn 2.8.3", "torch 2.13.0"
     device: str  # cpu, cuda, cuda:0 …
     reason: Message
+    device_reason: Message
     attn_implementation: str  # transformers' name for the path that calls it
 
 
@@ -85,13 +89,13 @@ def choose(
     if asked == "cpu-flash":
         if device not in ("auto", "cpu"):
             raise Unsupported("kernels.cpu_flash_device", device=device)
-        return _cpu_flash(message("kernels.asked", kernel=asked), probes)
+        return _cpu_flash(message("kernels.asked", kernel=asked), device, probes)
     refusal = _why_not_flash_attn(device, dtype, head_dim, probes)
     if refusal is None:
-        return _flash_attn(asked, "cuda" if device == "auto" else device, dtype, head_dim, probes)
+        return _flash_attn(asked, device, dtype, head_dim, probes)
     if asked == "flash-attn":
         raise Unsupported("kernels.impossible", why=refusal)
-    return _cpu_flash(message("kernels.cpu_instead", why=refusal), probes)
+    return _cpu_flash(message("kernels.cpu_instead", why=refusal), device, probes)
 
 
 def _why_not_flash_attn(device: str, dtype: str, head_dim: int, probes: Probes) -> Message | None:
@@ -119,8 +123,9 @@ def _why_not_flash_attn(device: str, dtype: str, head_dim: int, probes: Probes) 
     return None
 
 
-def _flash_attn(asked: str, device: str, dtype: str, head_dim: int, probes: Probes) -> ChosenKernel:
+def _flash_attn(asked: str, asked_device: str, dtype: str, head_dim: int, probes: Probes) -> ChosenKernel:
     module = probes.flash_attn()
+    device = "cuda" if asked_device == "auto" else asked_device
     provider = f"flash-attn {module.__version__}"
     reason = (
         message("kernels.flash_attn", version=provider, dtype=dtype, head_dim=head_dim, device=device)
@@ -135,13 +140,15 @@ def _flash_attn(asked: str, device: str, dtype: str, head_dim: int, probes: Prob
         provider=provider,
         device=device,
         reason=reason,
+        device_reason=_why_device(asked_device, message("kernels.device_of_flash_attn")),
         attn_implementation="flash_attention_2",
     )
 
 
-def _cpu_flash(reason: Message, probes: Probes) -> ChosenKernel:
+def _cpu_flash(reason: Message, asked_device: str, probes: Probes) -> ChosenKernel:
     from tracer.kernels import cpu_flash
 
+    own = message("kernels.device_of_cpu_flash")  # also where another device was asked for, and cannot be had
     return ChosenKernel(
         kind="cpu-flash",
         varlen=cpu_flash.flash_attn_varlen_func,
@@ -150,22 +157,28 @@ def _cpu_flash(reason: Message, probes: Probes) -> ChosenKernel:
         provider=f"torch {probes.torch_version()}",
         device="cpu",
         reason=reason,
+        device_reason=_why_device(asked_device, own) if asked_device == "cpu" else own,
         attn_implementation="flash_attention_2",
     )
 
 
 def _torch_path(asked: str, device: str, probes: Probes) -> ChosenKernel:
-    chosen = device if device != "auto" else ("cuda" if probes.cuda() else "cpu")
+    found = "cuda" if probes.cuda() else "cpu"
     return ChosenKernel(
         kind=asked,
         varlen=None,
         dense=None,
         with_kvcache=None,
         provider=f"torch {probes.torch_version()}",
-        device=chosen,
+        device=found if device == "auto" else device,
         reason=message("kernels.asked", kernel=asked),
+        device_reason=_why_device(device, message(f"kernels.device_{found}")),
         attn_implementation=asked,
     )
+
+
+def _why_device(asked: str, otherwise: Message) -> Message:
+    return otherwise if asked == "auto" else message("kernels.asked_device", device=asked)
 
 
 def _is_cuda(device: str) -> bool:

@@ -44,7 +44,6 @@ def pattern(head: Head, ids: Sequence[int], *, distances: int = 12, picture: int
     """
     tokens = np.asarray(ids)
     count = len(tokens)
-    followers = _followers(tokens)
     sums = dict.fromkeys(("previous", "own", "first", "after"), 0.0)
     chosen = repeats = 0
     even = 0.0
@@ -69,9 +68,11 @@ def pattern(head: Head, ids: Sequence[int], *, distances: int = 12, picture: int
             near = row[: place + 1][::-1]
             back[: min(distances - 1, place + 1)] += near[: distances - 1]
             back[-1] += float(near[distances - 1 :].sum())
-            if followers[place].size:
+            # Keys whose token before is the query's own. Found row by row: for all rows they are up to T² places.
+            after = tokens[: max(place - 1, 0)] == tokens[place]
+            if after.any():
                 repeats += 1
-                sums["after"] += float(row[followers[place]].sum())
+                sums["after"] += float(row[1:place][after].sum())
     many = max(chosen, 1)
     entropy = float(np.nansum(head.entropy))  # rows with one visible key add nothing
     return Pattern(
@@ -85,17 +86,6 @@ def pattern(head: Head, ids: Sequence[int], *, distances: int = 12, picture: int
         distances=back / many,
         picture=small,
     )
-
-
-def _followers(tokens: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Return for each place the places after its token's earlier occurrences, its own place left out."""
-    earlier: dict[int, list[int]] = {}
-    found = []
-    for place, token in enumerate(tokens.tolist()):
-        before = earlier.setdefault(token, [])
-        found.append(np.array([each + 1 for each in before if each + 1 < place], dtype=np.int64))
-        before.append(place)
-    return found
 
 
 def _shrink(small: Floats, weights: Floats, visible: NDArray[np.bool_], start: int, count: int) -> None:

@@ -3,6 +3,7 @@
 All wording and rounding happens below this module. Must not know: any output format.
 """
 
+from tracer.names import MODEL
 from tracer.page import checks, header, kernel, matrices, provenance, sparse, steps, walk
 from tracer.page.record import Column, Facts, Page, Piece, Prose, Role, Row, Section, Table, line
 from tracer.page.tokens import Shown, shown
@@ -11,7 +12,6 @@ from tracer.page.wording import Words, muted
 from tracer.result import Trace
 
 DEFAULT_WINDOW = 16
-MODEL = "qwen3"
 
 
 def head_page(trace: Trace, language: str, *, query: int | None = None, size: int = DEFAULT_WINDOW) -> Page:

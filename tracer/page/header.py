@@ -3,6 +3,9 @@
 Must not know: the steps, the numbers.
 """
 
+from collections.abc import Sequence
+
+from tracer.names import LONG_DTYPES
 from tracer.page import tokens
 from tracer.page.record import Facts, Line, Piece, Role, Section, line
 from tracer.page.wording import Words, muted
@@ -11,7 +14,6 @@ from tracer.texts import Message
 
 MARKS = {Status.PASS: ("✓", Role.PASS), Status.FAIL: ("✗", Role.FAIL), Status.NOT_TESTABLE: ("?", Role.UNTESTED)}
 _LONGEST_PROMPT = 40
-_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 def verdict(say: Words, checks: tuple[Check, ...]) -> Line:
@@ -27,11 +29,14 @@ def verdict(say: Words, checks: tuple[Check, ...]) -> Line:
     return tuple(parts)
 
 
-def ran(say: Words, layer: LayerTrace) -> Section:
-    """Return what ran: checkpoint, prompt, engine, kernel and why, dtype and device."""
+def ran(say: Words, layer: LayerTrace, layers: Sequence[LayerTrace] = ()) -> Section:
+    """Return what ran: checkpoint, prompt, engine, kernel and why, dtype and device.
+
+    ``layers``: all layers of a page of several, of which ``layer`` is the first; each kind of layer is told of once.
+    """
     rows = [
         ("checkpoint", _checkpoint(say, layer)),
-        ("layer", _layer(say, layer)),
+        *(("layer", each) for each in (_kinds(say, layers) if len(layers) > 1 else (_layer(say, layer),))),
         ("prompt", _prompt(say, layer)),
         ("engine", _engine(say, layer)),
         (
@@ -54,6 +59,28 @@ def _layer(say: Words, layer: LayerTrace) -> Line:
     model = layer.model
     seen = say("layer_full") if model.window is None else say("layer_sliding", window=model.window)
     return line(Piece(model.layer_type, Role.STRONG), "  ", *muted(seen))
+
+
+def _kinds(say: Words, layers: Sequence[LayerTrace]) -> tuple[Line, ...]:
+    kinds: dict[tuple[str, int | None], list[LayerTrace]] = {}
+    for each in layers:
+        kinds.setdefault((each.model.layer_type, each.model.window), []).append(each)
+    lines = []
+    for alike in kinds.values():
+        which = say("layers_of_kind", layers=spans([each.request.layer for each in alike]))
+        lines.append(line(*_layer(say, alike[0]), "  ", *muted(which)))
+    return tuple(lines)
+
+
+def spans(numbers: Sequence[int]) -> str:
+    """Return ascending numbers with neighbours drawn together: ``0–2, 5``."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
 
 
 def _prompt(say: Words, layer: LayerTrace) -> Line:
@@ -89,7 +116,7 @@ def ref(permalink: str | None) -> str:
 
 def _numbers(say: Words, layer: LayerTrace) -> Line:
     dtype = layer.request.dtype
-    name = _DTYPES.get(dtype.value, dtype.value)
+    name = LONG_DTYPES.get(dtype.value, dtype.value)
     what = Piece(say("dtype_on_device", dtype=name, device=layer.request.device.value), Role.STRONG)
     return line(what, "  ", *muted(say.of(dtype.reason)))
 

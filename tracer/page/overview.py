@@ -10,8 +10,8 @@ import numpy as np
 
 from tracer.checks.reference import reference
 from tracer.maths.patterns import Pattern, pattern
+from tracer.names import MODEL
 from tracer.page import checks, header
-from tracer.page.head import MODEL
 from tracer.page.numbers import fixed
 from tracer.page.record import (
     Block,
@@ -32,6 +32,7 @@ from tracer.page.record import (
 from tracer.page.wording import Words, muted
 from tracer.records import LayerTrace
 from tracer.result import Trace
+from tracer.texts import Message
 
 _WORTH = 0.5  # a head that puts this much of its weight on one kind of place is named for it
 _PICTURES, _OTHERS = 4, 3
@@ -48,17 +49,19 @@ class Measured:
     pattern: Pattern
 
 
-def measure(layers: Sequence[LayerTrace]) -> tuple[Measured, ...]:
-    """Return the figures of every head of every layer."""
+def measure(layers: Sequence[LayerTrace], traces: Sequence[Trace] = ()) -> tuple[Measured, ...]:
+    """Return the figures of every head of every layer. ``traces``: heads of these very layers, already recomputed."""
+    given = {(id(trace.layer), trace.head): trace.reference for trace in traces}
     return tuple(
-        Measured(layer.request.layer, head, layer.model.kv_head(head), _pattern(layer, head))
+        Measured(
+            layer.request.layer,
+            head,
+            layer.model.kv_head(head),
+            pattern(given.get((id(layer), head)) or reference(layer, head), layer.request.token_ids),
+        )
         for layer in layers
         for head in range(layer.model.heads)
     )
-
-
-def _pattern(layer: LayerTrace, head: int) -> Pattern:
-    return pattern(reference(layer, head), layer.request.token_ids)
 
 
 def overview_page(layers: Sequence[LayerTrace], language: str, traces: Sequence[Trace] = ()) -> Page:
@@ -67,7 +70,7 @@ def overview_page(layers: Sequence[LayerTrace], language: str, traces: Sequence[
     ``traces`` are heads of these layers whose checks were made: how they ended is said, and each that failed is shown.
     """
     say = Words(language)
-    found = measure(layers)
+    found = measure(layers, traces)
     first = layers[0]
     numbers = [layer.request.layer for layer in layers]
     title = (
@@ -83,11 +86,11 @@ def overview_page(layers: Sequence[LayerTrace], language: str, traces: Sequence[
     ]
     sections = [
         checks.failures(say, checked),
-        header.ran(say, first),
+        header.ran(say, first, layers),
         _named(say, worth),
         _heads(say, found, len(layers) > 1),
         _pictures(say, worth),
-        checks.warnings(say, first.warnings),
+        checks.warnings(say, _warnings(layers)),
         _next(say, worth),
     ]
     return Page(
@@ -97,6 +100,14 @@ def overview_page(layers: Sequence[LayerTrace], language: str, traces: Sequence[
         header.verdict(say, tuple(check for _, check in checked)),
         tuple(section for section in sections if section is not None),
     )
+
+
+def _warnings(layers: Sequence[LayerTrace]) -> tuple[Message, ...]:
+    """Return what the runs of all layers warned of, each warning once."""
+    found: list[Message] = []
+    for layer in layers:
+        found += [warning for warning in layer.warnings if warning not in found]
+    return tuple(found)
 
 
 # ---------------------------------------------------------------------------------------------- worth opening

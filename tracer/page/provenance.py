@@ -7,6 +7,7 @@ from tracer.page.header import ref
 from tracer.page.record import Column, Link, Piece, Role, Row, Section, Table, line
 from tracer.page.wording import Words, file_name, muted
 from tracer.records import LayerTrace, Site
+from tracer.source import pins
 
 _SHOWN = 12
 
@@ -32,6 +33,9 @@ def _one_a_file(layer: LayerTrace) -> list[Site]:
 def _row(say: Words, site: Site) -> Row:
     address = site.permalink.partition("#")[0] if site.permalink else None
     pin = say(f"pin_{site.link_kind}", ref=ref(site.permalink)[:_SHOWN])
+    known = pins.lookup(site.sha256) if site.permalink else None
+    if known is not None and known.same_until_line is not None:
+        pin = say("pin_until", pin=pin, line=known.same_until_line)
     here = site.file if site.file.is_absolute() else None
     upstream = line(Piece(address, Role.PLACE, Link(None, 1, address))) if address else ()
     name = Piece(file_name(site), Role.PLACE, Link(here, 1, None))

@@ -6,9 +6,10 @@ Must not know: HTML.
 from collections.abc import Iterable
 from dataclasses import replace
 
+from tracer.names import MODEL
 from tracer.page import cards, grids, practice, reference, route, scaling, wrong
 from tracer.page.cards import card_id
-from tracer.page.head import MODEL, head_page
+from tracer.page.head import head_page
 from tracer.page.overview import overview_page
 from tracer.page.record import Page, Pictures, Section
 from tracer.page.sheet import Both, Chapter, Heading, Pair, Paragraph, Part, Report, both, one_line

@@ -82,9 +82,9 @@ def layer_trace(description: Node, tensors: Mapping[str, Array]) -> LayerTrace:
 def _site(node: Node) -> Site:
     names = ("project", "version", "path", "span", "scope", "code", "sha256", "permalink", "link_kind")
     fields = node.fields(*names)
-    kind = fields["link_kind"].word("commit", "tag", "none")
+    kind = fields["link_kind"].word("commit", "tag", "differs", "none")
     link = fields["permalink"].optional(lambda found: found.text(_LINK))
-    if (link is None) != (kind == "none"):
+    if (link is None) != (kind in ("differs", "none")):
         raise fields["permalink"].wrong("saved.expected_link")
     project, path, sha256 = fields["project"].text(), fields["path"].text(_PATH), fields["sha256"].text(_SHA256)
     span = _span(fields["span"])

@@ -17,7 +17,8 @@ from urllib.parse import quote
 from tracer import data
 from tracer.errors import InputError
 
-COMMIT, TAG, NO_LINK = "commit", "tag", "none"
+COMMIT, TAG = "commit", "tag"
+DIFFERS = "differs"  # pinned, but upstream these lines are others
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _SHA1 = re.compile(r"[0-9a-f]{40}")
@@ -78,14 +79,14 @@ def lookup(sha256: str) -> Pin | None:
 def permalink(pin: Pin, line: int, end_line: int | None = None) -> tuple[str | None, str]:
     """Return the upstream link to lines ``line`` to ``end_line`` (from 1, inclusive) and its kind, commit or tag.
 
-    (None, "none") for lines after ``pin.same_until_line``: upstream they are others. Raises ValueError where
+    (None, "differs") for lines after ``pin.same_until_line``: upstream they are others. Raises ValueError where
     ``line`` is below 1 or ``end_line`` before it.
     """
     last = line if end_line is None else end_line
     if not 1 <= line <= last:
         raise ValueError(f"lines {line} to {last}: they count from 1, and the end is not before the start")
     if pin.same_until_line is not None and last > pin.same_until_line:
-        return None, NO_LINK
+        return None, DIFFERS
     lines = f"#L{line}" if last == line else f"#L{line}-L{last}"
     return f"https://github.com/{pin.repository}/blob/{pin.commit or pin.tag}/{quote(pin.path)}{lines}", pin.link_kind
 

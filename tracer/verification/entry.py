@@ -14,7 +14,8 @@ from tracer.checkpoint.open import open_checkpoint
 from tracer.engines.transformers.live import FromCheckpoint, Live, roles
 from tracer.errors import InputError, Unsupported
 from tracer.kernels.choose import choose
-from tracer.pipeline import LONG_DTYPES, read_dtype, read_prompt
+from tracer.names import LONG_DTYPES
+from tracer.pipeline import read_dtype, read_prompt
 from tracer.records import CheckpointFacts, Choice
 from tracer.texts import Message, message
 from tracer.verification import outcomes
@@ -77,7 +78,7 @@ def verify_checkpoint(
         choices={
             "engine": Choice(ENGINE, message("pipeline.engine_default")),
             "kernel": Choice(chosen.kind, chosen.reason),
-            "device": Choice(chosen.device, chosen.reason),
+            "device": Choice(chosen.device, chosen.device_reason),
             "dtype": run_dtype,
         },
         warnings=opened.warnings,
@@ -104,7 +105,9 @@ def verify_model(
     looked = _within("layer", layers, len(live.attentions))
     chosen_heads = _within("head", heads, facts.heads)
     ids = _ids(tokens, live.config.vocab_size)
-    wanted = Examination(looked, chosen_heads, ids, live.config.pad_token_id or 0, _known(scenarios), thorough, progress)
+    wanted = Examination(
+        looked, chosen_heads, ids, live.config.pad_token_id or 0, _known(scenarios), thorough, progress
+    )
     result = examine(live, Places(roles(live)), live_kind(live), wanted)
     seen = {finding.layer for finding in result.findings}
     if not seen:

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import pytest
+
 from tests.invented_trace import invented
 from tracer.records import Token
 from tracer.render.terminal.screen import Screen
@@ -65,3 +67,12 @@ def test_wider_screens_show_more_of_a_long_prompt() -> None:
     trace = look_at(invented(30), 0)
     assert "queries 14–29 of 30" in head_text(trace, "en", Screen(80))
     assert "queries 27–29 of 30" in head_text(trace, "en", Screen(80), window=3)
+
+
+def test_a_notebook_is_spoken_to_in_the_language_of_the_locale(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = look_at(invented(), 2)
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG", "LANGUAGE"):
+        monkeypatch.delenv(name, raising=False)
+    assert trace._repr_html_() == html_of(trace, "en")
+    monkeypatch.setenv("LANG", "zh_CN.UTF-8")
+    assert trace._repr_html_() == html_of(trace, "zh")
