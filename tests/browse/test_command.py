@@ -53,6 +53,26 @@ def test_a_file_that_is_no_trace_is_refused(
     assert "x.safetensors" in capsys.readouterr().err
 
 
+def test_a_fault_ends_in_a_sentence_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = BrowseApp.run
+
+    def broken(app: BrowseApp) -> object:
+        raise RuntimeError("planted")
+
+    monkeypatch.delenv("TRACER_DEBUG", raising=False)
+    monkeypatch.setattr("tracer.cli.commands.browse._no_terminal", lambda: None)
+    monkeypatch.setattr(
+        BrowseApp, "run", lambda app: real(app, headless=True, auto_pilot=lambda pilot: pilot.press("y"))
+    )
+    monkeypatch.setattr(BrowseApp, "action_cite", broken)
+    assert run(("browse", "qwen3", "--lang", "en")) == 3
+    written = capsys.readouterr()
+    assert "planted" in written.err
+    assert "Traceback" not in written.out + written.err
+
+
 def test_an_unknown_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(("browse", "qwen4", "--lang", "en")) == 2
     assert "qwen3" in capsys.readouterr().err

@@ -61,6 +61,7 @@ class BrowseApp(App[None]):
         self.shelf = shelf
         self.spot: Spot | None = None
         self.book: Book | None = None
+        self.fault: BaseException | None = None  # what ended it, where that was no wish of its reader
         self._beside: str | None = None
         self._value: str | None = None  # which way is being walked
         self._visited: list[Spot] = []
@@ -102,6 +103,11 @@ class BrowseApp(App[None]):
         first = book.place(_FIRST_PLACE)
         if first is not None:
             self._go(first)
+
+    def _fatal_error(self) -> None:
+        """End without the traceback that Textual would print: whoever ran the application tells of ``fault``."""
+        self.fault = self._exception
+        self._close_messages_no_wait()
 
     # --------------------------------------------------------------------------------------- work in threads
 

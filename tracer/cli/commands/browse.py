@@ -31,6 +31,8 @@ def _browse(ctx: click.Context, /, **values: Any) -> int:
 
     app = BrowseApp(Shelf(layer), language_of(ctx))
     app.run()
+    if app.fault is not None:
+        raise app.fault
     return app.return_code or exits.PASSED
 
 
