@@ -32,7 +32,8 @@ def to_json(found: Verification, language: str = DEFAULT_LANGUAGE) -> dict[str, 
             "scenarios": list(found.scenarios),
             "thorough": found.thorough,
             **{
-                name: jsonable.choice(getattr(found, name), language) for name in ("engine", "kernel", "device", "dtype")
+                name: jsonable.choice(getattr(found, name), language)
+                for name in ("engine", "kernel", "device", "dtype")
             },
         },
         "versions": dict(found.versions),

@@ -17,7 +17,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Rope:
-    """Rotary embedding as the config asks for it: angle = position · ``frequencies`` [D/2]; cos and sin · ``factor``."""
+    """Rotary embedding as a config asks for it: angle = position · ``frequencies`` [D/2], cos and sin × ``factor``."""
 
     frequencies: Floats
     factor: float
@@ -63,7 +63,8 @@ def rotate(x: Floats, turned: Floats, factor: float) -> Floats:
     half = x.shape[-1] // 2
     a, b = x[..., :half], x[..., half:]
     cos, sin = np.cos(turned), np.sin(turned)
-    return factor * np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+    turned_pairs: Floats = factor * np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+    return turned_pairs
 
 
 def rotate_neighbours(x: Floats, turned: Floats, factor: float) -> Floats:
@@ -71,14 +72,16 @@ def rotate_neighbours(x: Floats, turned: Floats, factor: float) -> Floats:
     a, b = x[..., 0::2], x[..., 1::2]
     cos, sin = np.cos(turned), np.sin(turned)
     pairs = np.stack([a * cos - b * sin, b * cos + a * sin], axis=-1)
-    return factor * pairs.reshape(x.shape)
+    turned_pairs: Floats = factor * pairs.reshape(x.shape)
+    return turned_pairs
 
 
 def mixed_neighbours(x: Floats, turned: Floats, factor: float) -> Floats:
     """Return what results when only rotate_half pairs neighbours while cos and sin are laid out in halves."""
     doubled = np.concatenate([turned, turned], axis=-1)
     other = np.stack([-x[..., 1::2], x[..., 0::2]], axis=-1).reshape(x.shape)
-    return factor * (x * np.cos(doubled) + other * np.sin(doubled))
+    mixed: Floats = factor * (x * np.cos(doubled) + other * np.sin(doubled))
+    return mixed
 
 
 def _yarn(parameters: Mapping[str, object], plain: Floats, factor: float, theta: float, head_dim: int) -> Floats:

@@ -206,5 +206,3 @@ def _warned(say: _Say, found: Verification) -> Section | None:
         return None
     blocks = tuple(Prose(line(Piece("! ", Role.WARNING), say.of(warning))) for warning in found.warnings)
     return Section("warnings", "", line(say("page_warnings")), blocks)
-
-

@@ -140,8 +140,8 @@ def _eager(seen: AttentionSeen, step: Step, facts: ModelFacts, plan: Plan) -> tu
     interface = seen.interface
     if interface is None:
         return ()
-    arrays = interface.query, interface.key, interface.value
-    return tuple(_plain(*(array[row] for array in arrays), row, step, facts, plan) for row in range(len(step.ids)))
+    query, key, value = interface.query, interface.key, interface.value
+    return tuple(_plain(query[n], key[n], value[n], n, step, facts, plan) for n in range(len(step.ids)))
 
 
 def _loud_eager(loud: probes.Changed | None, step: Step, facts: ModelFacts, plan: Plan) -> Array | None:

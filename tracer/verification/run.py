@@ -184,9 +184,7 @@ class _Work:
         if kernel is None or kernel.varlen is None or interface is None:
             return None
         varlen = kernel.varlen
-        return lambda tq, tk: probes.direct(
-            varlen, interface.query[0], interface.key[0], tq, tk, self.live.device
-        )
+        return lambda tq, tk: probes.direct(varlen, interface.query[0], interface.key[0], tq, tk, self.live.device)
 
     def _advance(self) -> None:
         self._done += 1

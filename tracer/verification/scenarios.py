@@ -16,9 +16,8 @@ from tracer.verification.expected import Ints
 Bools = NDArray[np.bool_]
 # Padding, packing and caching show the same with few tokens as with many: these runs are kept short.
 SHORT = 24
-_DECODED = 2
-# What is run by default, and every scenario there is: "padded" is left and right padding at once, "cached" several tokens
-# and then one on a cache.
+# What is run by default, and every scenario there is: "padded" is left and right padding at once, "cached" several
+# tokens and then one on a cache.
 DEFAULT = ("plain", "packed", "padded", "cached")
 NAMES = (*DEFAULT, "left_pad", "right_pad", "chunk", "decode")
 
@@ -26,8 +25,8 @@ NAMES = (*DEFAULT, "left_pad", "right_pad", "chunk", "decode")
 @dataclass(frozen=True, eq=False)
 class Step:
     """One forward pass. ids and positions [B, T]; ``real`` [B, S] tells the tokens that count, of all keys so far;
-    ``mask`` whether the model is given it; ``starts`` where packed sequences start, and the total; ``judged`` whether the
-    pass is looked at, or only fills the cache."""
+    ``mask`` whether the model is given it; ``starts`` where packed sequences start, and the total; ``judged`` whether
+    the pass is looked at, or only fills the cache."""
 
     ids: Ints
     positions: Ints
@@ -119,7 +118,7 @@ def padded(id: str, ids: Sequence[int], pad: int, sides: str) -> Scenario:
 
 
 def cached(id: str, ids: Sequence[int], several: bool, one: bool) -> Scenario | None:
-    """Return the prompt on a cache, after a first pass: ``several`` tokens at once, ``one`` alone; None if too short."""
+    """Return the prompt on a cache after a first pass: ``several`` tokens at once, ``one`` alone; None: too short."""
     row = list(ids[:SHORT])
     more = max(2, len(row) // 3) if several else 0
     bounds = [0, len(row) - more - one, *([len(row) - one] if several else []), *([len(row)] if one else [])]

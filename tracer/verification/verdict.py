@@ -1,5 +1,6 @@
 """Build a finding. Must not know: any particular check."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tracer.checks.outcome import Figure, outcome
@@ -37,9 +38,10 @@ def finding(
     site: Site | None = None,
     head: int | None = None,
     about: Message | None = None,
+    more: Mapping[str, Figure] | None = None,
     **figures: Figure,
 ) -> Finding:
-    """Return what check ``id`` found in ``case``; ``about`` stands in for its general claim."""
+    """Return what check ``id`` found in ``case``; ``about`` stands in for its claim; ``more`` are figures, too."""
     check = outcome(
         id,
         status,
@@ -49,7 +51,7 @@ def finding(
         tolerance=tolerance or say("exact"),
         reason=reason,
         site=site,
-        figures=figures,
+        figures={**(more or {}), **figures},
     )
     return Finding(case.scenario.id, case.layer, head, check)
 
@@ -63,6 +65,7 @@ def untested(
     site: Site | None = None,
     head: int | None = None,
     about: Message | None = None,
+    more: Mapping[str, Figure] | None = None,
     **figures: Figure,
 ) -> Finding:
     """Return check ``id`` as not testable, because of ``reason``."""
@@ -77,6 +80,7 @@ def untested(
         site=site,
         head=head,
         about=about,
+        more=more,
         **figures,
     )
 

@@ -146,9 +146,7 @@ def _rows(case: Case, row: int) -> tuple[slice, ...]:
     return slice(0, _END), slice(length - _END, length)
 
 
-def _missing(
-    case: Case, row: int, index: int, at: Ints, values: Floats, reference: Floats, gone: Bools
-) -> list[Fault]:
+def _missing(case: Case, row: int, index: int, at: Ints, values: Floats, reference: Floats, gone: Bools) -> list[Fault]:
     weights = case.probed.weights
     if weights is None:
         return []

@@ -6,8 +6,9 @@ Must not know: what is looked for.
 import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from types import FunctionType
 from typing import Any
 
@@ -114,10 +115,8 @@ class Live:
 
     def forward(self, inputs: Inputs, cache: Any = None) -> None:
         """Run the model once; what it returns is not looked at."""
-        try:
+        with suppress(streaming.Reached):
             self._forward(inputs, cache)
-        except streaming.Reached:
-            pass
 
     def _forward(self, inputs: Inputs, cache: Any) -> None:
         given = self._common(inputs, cache)
@@ -175,7 +174,7 @@ class FromCheckpoint(Live):
 
     @staticmethod
     def _fill(model: Any, checkpoint: Checkpoint, last: int, dtype: Any, device: str) -> None:
-        """Read all weights now where they are few, so that many passes read them once; else as each layer's turn comes."""
+        """Read all weights now where they are few, for many passes to share; else as each layer's turn comes."""
         numbers = sum(parameter.numel() for layer in model.layers for parameter in layer.parameters())
         if numbers * dtype.itemsize > _RESIDENT:
             streaming.fill_on_demand(model, checkpoint, dtype, device)
@@ -208,7 +207,7 @@ class FromCheckpoint(Live):
 def _bounds(starts: tuple[int, ...], device: Any) -> dict[str, Any]:
     """Return what makes transformers' flash path call the varlen kernel with these sequences."""
     bounds = torch.tensor(starts, dtype=torch.int32, device=device)
-    longest = max(b - a for a, b in zip(starts, starts[1:], strict=False))
+    longest = max(b - a for a, b in pairwise(starts))
     return {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds, "max_length_q": longest, "max_length_k": longest}
 
 

@@ -17,7 +17,6 @@ from tracer.arrays import Array
 from tracer.engines.arrays import to_array, to_tensor
 from tracer.engines.transformers.watching import INTERFACE, Call, Collected
 
-
 _OUTPUT = (INTERFACE, "o_proj")
 
 
@@ -163,10 +162,10 @@ def eager(
 def direct(
     function: Callable[..., Any], query: Array, key: Array, tq: int, tk: int, device: Any
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Call a varlen kernel itself, causal, with ``tq`` queries and ``tk`` keys of one head, query [H, T, D], key [K, T, D].
+    """Call a varlen kernel itself, causal, with ``tq`` queries and ``tk`` keys of one head.
 
-    Returns the weights [tq, tk] it gave (read through unit vectors as values, so tk is at most D), and which rows of
-    its output are exactly zero.
+    query [H, T, D], key [K, T, D]. Returns the weights [tq, tk] it gave (read through unit vectors as values, so tk is
+    at most D), and which rows of its output are exactly zero.
     """
     q, k = (to_tensor(a[0])[:n].to(device)[:, None] for a, n in ((query, tq), (key, tk)))
     v = torch.zeros_like(k)

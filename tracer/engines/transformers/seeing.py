@@ -163,7 +163,7 @@ def _parts(module: Any, names: tuple[str, ...]) -> Parts:
         weight = getattr(part, "weight", None)
         if not isinstance(weight, torch.Tensor) or not weight.is_floating_point() or weight.is_meta:
             continue
-        if name.endswith("_proj") and type(part).forward is not torch.nn.Linear.forward:
+        if name.endswith("_proj") and getattr(type(part), "forward", None) is not torch.nn.Linear.forward:
             continue  # an adapter or a quantised layer: its weight is not all it computes with
         weights[name] = to_array(weight)
         bias = getattr(part, "bias", None)

@@ -10,35 +10,35 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracer.checkpoint.checkpoint import Checkpoint
+from tracer.engines.transformers.definitions import CONFIG, MODEL, Code, whole
 
 
 class Reached(Exception):
     """The asked layer's attention has ended: nothing after it is wanted. Never leaves the engine."""
 
 
-def build(checkpoint: Checkpoint, last: int, attention: str, device: str) -> Any:
+def build(checkpoint: Checkpoint, last: int, attention: str, device: str, code: Code | None = None) -> Any:
     """Return a transformers Qwen3Model with layers 0 to ``last`` on the meta device, in eval mode.
 
     ``attention`` is transformers' name of an attention implementation. It is set after construction because
-    transformers refuses a flash implementation where the flash-attn package is not installed.
+    transformers refuses a flash implementation where the flash-attn package is not installed. ``code`` is
+    transformers' code, by default as imported.
     """
     import torch
-    from transformers.models.qwen3.modeling_qwen3 import Qwen3Model, Qwen3RotaryEmbedding
 
-    config = config_cut(checkpoint.config, last)
+    code = code or whole()
+    config = config_cut(checkpoint.config, last, code)
     with torch.device("meta"):
-        model = Qwen3Model(config)
+        model = code.model(config)
     # Its inverse frequencies are computed, not stored: on the meta device they would have no values.
-    model.rotary_emb = Qwen3RotaryEmbedding(config).to(device)
+    model.rotary_emb = code.modules[MODEL].Qwen3RotaryEmbedding(config).to(device)
     model.config._attn_implementation = attention
     return model.eval()
 
 
-def config_cut(raw: Mapping[str, Any], last: int) -> Any:
+def config_cut(raw: Mapping[str, Any], last: int, code: Code | None = None) -> Any:
     """Return a Qwen3Config of ``raw`` (config.json) that ends with layer ``last``."""
-    from transformers.models.qwen3.configuration_qwen3 import Qwen3Config
-
-    config = Qwen3Config.from_dict(dict(raw))
+    config = (code or whole()).modules[CONFIG].Qwen3Config.from_dict(dict(raw))
     config.layer_types = config.layer_types[: last + 1]
     config.num_hidden_layers = last + 1
     return config

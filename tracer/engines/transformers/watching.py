@@ -179,14 +179,14 @@ class Watch:
         for kernel in self._kernels:
             kernel.clear()
         self._recorder.open("attention")
-        self._functions.__enter__()
+        self._functions.__enter__()  # type: ignore[no-untyped-call]
         self._entered_mode = True
 
     def _close(self) -> None:
         self._recorder.close()
         if self._entered_mode:
             self._entered_mode = False
-            self._functions.__exit__(None, None, None)
+            self._functions.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
     def _leave(self, layer: int, module: Any, _args: Any, _kwargs: Any, output: Any) -> None:
         if self._again_now or self._entered is None or threading.get_ident() != self._owner:
@@ -304,8 +304,7 @@ class _Functions(TorchFunctionMode):
             given = {**dict(zip(names, args, strict=False)), **kwargs}
             collected.sdpa.append({**given, "output": result.detach().clone(), "place": caller()})
         elif func is _DROPOUT:
-            names = ("input", "p", "training")
-            given = {**dict(zip(names, args, strict=False)), **kwargs}
+            given = {**dict(zip(("input", "p", "training"), args, strict=False)), **kwargs}
             if given.get("training", True):
                 collected.dropout = max(collected.dropout, float(given.get("p", 0.5)))
         return result

@@ -12,7 +12,6 @@ from tracer.verification.records import Finding
 from tracer.verification.subjects import kernel_site
 from tracer.verification.verdict import finding, passed, say, untested
 
-
 _ROWS = 8  # tokens by which heads, and by which projections, are told apart
 _COLUMNS = 128  # components of a projection that are computed anew
 
@@ -192,5 +191,3 @@ def _right(case: Case) -> list[int]:
 def _shown(heads: list[int]) -> str:
     shown = [str(head) for head in heads]
     return ", ".join(shown if len(shown) <= 16 else [*shown[:15], "…", shown[-1]])
-
-

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracer.arrays import Array, Floats
+from tracer.checks.outcome import Figure
 from tracer.records import Site, Status
 from tracer.texts import Message
 from tracer.verification import expected
@@ -73,14 +74,14 @@ def _one(case: Case, name: str, id: str, seen: _Comparison) -> Finding:
     faults = [fault for fault, owner in _OWNER.items() if owner == id and fault in seen.apart]
     right = seen.distances["right"]
     about, wanted = _about(id, name), _expected(case, id, name)
-    figures = {"part": name, "distance": right, "within": seen.tolerance}
+    figures: dict[str, Figure] = {"part": name, "distance": right, "within": seen.tolerance}
     place = _place(case, name, id)
     if seen.best == "right":
         noise = max(right, case.unit / 8)
         blind = [fault for fault in faults if seen.apart[fault] < _APART * noise]
         if blind or not faults:
             reason = _blind(case, name, blind[0] if blind else "after_rope")
-            return untested(case, id, expected=wanted, reason=reason, site=place, about=about, **figures)
+            return untested(case, id, expected=wanted, reason=reason, site=place, about=about, more=figures)
         nearest = min(seen.apart[fault] for fault in faults)
         return finding(
             case,
@@ -92,7 +93,7 @@ def _one(case: Case, name: str, id: str, seen: _Comparison) -> Finding:
             reason=say("norm_would_show", apart=nearest),
             site=place,
             about=about,
-            **figures,
+            more=figures,
         )
     if seen.best in faults or (seen.best is None and id == "norm.present"):
         fault = seen.best or "unexplained"
@@ -107,10 +108,10 @@ def _one(case: Case, name: str, id: str, seen: _Comparison) -> Finding:
             site=place,
             about=about,
             fault=fault,
-            **figures,
+            more=figures,
         )
     reason = say("norm_elsewhere", part=name)
-    return untested(case, id, expected=wanted, reason=reason, site=place, about=about, **figures)
+    return untested(case, id, expected=wanted, reason=reason, site=place, about=about, more=figures)
 
 
 def _comparison(case: Case, name: str) -> _Comparison | None:

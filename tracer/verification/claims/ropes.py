@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from tracer.arrays import Floats
+from tracer.checks.outcome import Figure
 from tracer.records import Site, Status
 from tracer.texts import Message
 from tracer.verification import expected
@@ -19,7 +20,7 @@ from tracer.verification.claims import norms
 from tracer.verification.expected import Ints, Rope
 from tracer.verification.records import Finding
 from tracer.verification.turning import Turning, measure, theta_of
-from tracer.verification.verdict import finding, passed, say, untested
+from tracer.verification.verdict import finding, say, untested
 
 CHECKS = ("rope.applied", "rope.pairing", "rope.positions", "rope.theta", "rope.factor", "scale.once")
 _APART = 4.0
@@ -39,7 +40,7 @@ def positions(case: Case) -> list[Finding]:
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
-    """Vectors [rows, H, D] before and after, and where they stand; what follows from them is computed when asked for."""
+    """Vectors [rows, H, D] before and after, and where they stand; what follows is computed when asked for."""
 
     before: Floats
     after: Floats
@@ -136,7 +137,7 @@ def _holds(case: Case, name: str, id: str, seen: _Seen, rope: Rope) -> Finding:
         reason=say("rope_why", distance=seen.distance, apart=shows),
         site=place,
         about=about,
-        **figures,
+        more=figures,
     )
 
 
@@ -181,7 +182,7 @@ def _broken(case: Case, name: str, seen: _Seen, rope: Rope) -> list[Finding]:
                     reason=say("rope_off", part=name, distance=seen.distance),
                     site=_place(case, name, id, seen),
                     about=_about(id, name),
-                    **_figures(id, name, seen, rope),
+                    more=_figures(id, name, seen, rope),
                 )
             )
         else:
@@ -264,8 +265,8 @@ def _expected(case: Case, id: str, rope: Rope | None) -> Message:
     return say("scale_once_expected")
 
 
-def _figures(id: str, name: str, seen: _Seen, rope: Rope) -> dict[str, float | int | str | bool | None]:
-    figures: dict[str, float | int | str | bool | None] = {"part": name, "distance": seen.distance}
+def _figures(id: str, name: str, seen: _Seen, rope: Rope) -> dict[str, Figure]:
+    figures: dict[str, Figure] = {"part": name, "distance": seen.distance}
     if id == "rope.theta" and rope.kind == "default":
         figures["theta"] = theta_of(seen.turning.frequencies, seen.turning.weights)
     if id in ("rope.factor", "scale.once"):
@@ -283,12 +284,18 @@ def _place(case: Case, name: str, id: str, seen: _Seen | None) -> Site | None:
         return places.site("rope.half", f"rope.{name}", "rope.call", f"norm.{name}")
     if id == "rope.positions":
         given, wanted = case.seen.positions, case.step.positions
-        if given is not None and given.shape == wanted.shape and not np.array_equal(given[case.rows], wanted[case.rows]):
+        if (
+            given is not None
+            and given.shape == wanted.shape
+            and not np.array_equal(given[case.rows], wanted[case.rows])
+        ):
             forgot = case.step.past and np.array_equal(given[case.rows], wanted[case.rows] - case.step.past)
             return places.site(*(("rope.past",) if forgot else ()), "rope.positions", "rope.angles")
         return places.site("rope.angles", "rope.positions", "rope.call")
     if id == "rope.theta":
-        return places.site("rope.base" if case.rope and case.rope.kind == "default" else "rope.frequencies", "rope.angles")
+        return places.site(
+            "rope.base" if case.rope and case.rope.kind == "default" else "rope.frequencies", "rope.angles"
+        )
     if id == "rope.factor":
         return places.site("rope.cos", "rope.call")
     if _turned_elsewhere(case, seen):

@@ -1,5 +1,5 @@
-"""Claims about whole runs, layer by layer: the same tokens give the same result however they come, a changed token moves
-nothing before it anywhere in the model, and the kernel itself aligns its mask as flash-attention does.
+"""Claims about whole runs, layer by layer: the same tokens give the same result however they come, a changed token
+moves nothing before it anywhere in the model, and the kernel itself aligns its mask as flash-attention does.
 
 Must not know: torch.
 """
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracer.arrays import Array, Floats
-
 from tracer.verification.case import Case
 from tracer.verification.records import Finding
 from tracer.verification.scenarios import Bools
@@ -23,7 +22,7 @@ from tracer.verification.verdict import finding, passed, say, untested
 # this many times as large, more where softmax is sharp.
 _GROWTH = 8.0
 _SAME = {"F64": 1e-6, "F32": 1e-4, "F16": 4e-2, "BF16": 4e-2}
-_IDS = {"packed": "packing.same", **{name: "padding.same" for name in ("padded", "left_pad", "right_pad")}}
+_IDS = {"packed": "packing.same", **dict.fromkeys(("padded", "left_pad", "right_pad"), "padding.same")}
 Direct = Callable[[int, int], tuple[NDArray[np.float32], Bools]]
 
 
@@ -133,5 +132,3 @@ def _distance(a: Floats, b: Floats) -> float:
     size = float(np.sqrt(np.mean(b**2)))
     off = float(np.sqrt(np.mean((a - b) ** 2)))
     return off / size if size > 0 and np.isfinite(off) else float("inf")
-
-

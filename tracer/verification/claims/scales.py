@@ -119,7 +119,9 @@ def _names(case: Case) -> dict[str, float]:
         "num_key_value_heads": facts.kv_heads,
         "head_dim": facts.head_dim,
     }
-    names: dict[str, float] = {f"{owner}.{name}": v for name, v in config.items() for owner in ("config", "self.config")}
+    names: dict[str, float] = {
+        f"{owner}.{name}": v for name, v in config.items() for owner in ("config", "self.config")
+    }
     head_dim = case.seen.parts.attributes.get("head_dim", facts.head_dim)
     return {**names, "self.head_dim": head_dim, "self.num_heads": facts.heads, "self.hidden_size": facts.hidden_size}
 

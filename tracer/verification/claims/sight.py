@@ -12,11 +12,16 @@ from tracer.verification.case import Case
 from tracer.verification.records import Finding
 from tracer.verification.scenarios import Bools
 from tracer.verification.subjects import kernel_site
-from tracer.verification.views import Fault, faults, kinds
 from tracer.verification.verdict import finding, passed, say, untested
+from tracer.verification.views import Fault, faults, kinds
 
 # Which check a kind of fault belongs to: a key seen that should be hidden, or hidden that should be seen.
-_OWNER = {"future": "causal.weights", "missing": "causal.weights", "old": "window.effective", "short": "window.effective"}
+_OWNER = {
+    "future": "causal.weights",
+    "missing": "causal.weights",
+    "old": "window.effective",
+    "short": "window.effective",
+}
 _OWNER |= {"pad": "padding.weights", "other": "packing.weights"}
 
 
@@ -26,7 +31,7 @@ def weights(case: Case) -> list[Finding]:
     if case.probed.weights is None:
         return [untested(case, id, expected=_expected(case, id), reason=say("weights_hidden")) for id in ids]
     found = faults(case)
-    owner = {**_OWNER, **({kind: "causal.alignment" for kind in ("future", "missing")} if case.step.past else {})}
+    owner = {**_OWNER, **(dict.fromkeys(("future", "missing"), "causal.alignment") if case.step.past else {})}
     return [_weights(case, id, [fault for fault in found if owner[fault.kind] == id]) for id in ids]
 
 

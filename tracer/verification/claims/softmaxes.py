@@ -97,8 +97,8 @@ def _output(case: Case, row: int, index: int) -> Finding | None:
 
 
 def _allowance(case: Case, row: int) -> float:
-    """Return what the criterion allows at least: the dtype's spacing at the largest output, where only a few numbers are
-    compared, among which plain products may be near by chance; else 0."""
+    """Return what the criterion allows at least: the dtype's spacing at the largest output where only a few numbers are
+    compared, among which plain products may come near by chance; else 0."""
     numbers = int(case.rows[row].sum()) * case.facts.head_dim
     if numbers >= _MANY:
         return 0.0
@@ -274,9 +274,11 @@ def _large(case: Case, row: int, index: int) -> Finding | None:
     last = slice(0 if case.thorough else max(0, length - _LAST), length)
     acting = _judged(case, 0, index)
     scale = case.scale if acting is None else acting.scale
-    visible = replace(case.visibility(0), tq=last.stop - last.start)  # bottom right: the last queries stay where they are
-    arrays = loud.query[0, index][last], loud.key[0, kv], loud.value[0, kv]
-    reference = attention(*(array.float64() for array in arrays), scale, visible)
+    visible = replace(
+        case.visibility(0), tq=last.stop - last.start
+    )  # bottom right: the last queries stay where they are
+    query, key, value = loud.query[0, index][last], loud.key[0, kv], loud.value[0, kv]
+    reference = attention(query.float64(), key.float64(), value.float64(), scale, visible)
     judged = numerics(
         loud.output[0, last, index].float64(),
         eager[last, case.heads.index(index)].float64(),

@@ -33,9 +33,7 @@ def weights(case: Case) -> list[Finding]:
         return [untested(case, "weights.reference", expected=wanted, reason=reason)]
     for index in case.heads:
         kv = case.facts.kv_head(index)
-        reference = attention(
-            queries[:, index], keys[:, kv], np.zeros((len(keys), 1)), case.scale, case.visibility(0)
-        )
+        reference = attention(queries[:, index], keys[:, kv], np.zeros((len(keys), 1)), case.scale, case.visibility(0))
         rows = case.rows[0]
         right = reference.weights(slice(None))[:, read.columns][rows]
         off = float(np.abs(np.nan_to_num(read.values[0, index][rows].astype(np.float64), nan=np.inf) - right).max())

@@ -7,9 +7,15 @@ from tracer.verification.faults.records import Edit, Fault
 
 _INIT = "Qwen3Attention.__init__"
 _FORWARD = "Qwen3Attention.forward"
-_YARN = {"rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
-                             "original_max_position_embeddings": 64},
-         "max_position_embeddings": 256}  # fmt: skip
+_YARN = {
+    "rope_parameters": {
+        "rope_type": "yarn",
+        "rope_theta": 10000.0,
+        "factor": 4.0,
+        "original_max_position_embeddings": 64,
+    },
+    "max_position_embeddings": 256,
+}
 _SLIDING = {"use_sliding_window": True, "sliding_window": 7, "max_window_layers": 1}
 
 
@@ -33,7 +39,9 @@ _PROJECTED = "self.{0}_proj(hidden_states).view(hidden_shape)"
 _Q, _K = (_PROJECTED.format(name) for name in "qk")
 
 SCALE = (
-    Fault("scale_hidden", "scale.static", (_init("scaling", "(config.hidden_size // config.num_attention_heads)**-0.5"),)),
+    Fault(
+        "scale_hidden", "scale.static", (_init("scaling", "(config.hidden_size // config.num_attention_heads)**-0.5"),)
+    ),
     Fault("scale_doubled", "scale.static", (_init("scaling", "2 * {0}"),)),
     Fault("scale_squared", "scale.static", (_init("scaling", "self.head_dim**-1"),)),
     Fault("scale_bf16", "scale.value", (_init("scaling", "float(torch.tensor({0}, device='cpu').bfloat16())"),)),
@@ -62,9 +70,16 @@ CAUSAL = (
     ),
 )
 SOFTMAX = (
-    Fault("mask_finite", "softmax.large", (_eager("attn_weights = HERE(attn_weights + attention_mask)",
-                                                  "attn_weights + attention_mask.clamp(min=-200.0)"),),
-          kernel="eager"),  # fmt: skip
+    Fault(
+        "mask_finite",
+        "softmax.large",
+        (
+            _eager(
+                "attn_weights = HERE(attn_weights + attention_mask)", "attn_weights + attention_mask.clamp(min=-200.0)"
+            ),
+        ),
+        kernel="eager",
+    ),
     Fault(
         "mask_after_softmax",
         "softmax.rows",
@@ -75,20 +90,22 @@ SOFTMAX = (
         kernel="eager",
         place=1,
     ),
-    Fault("softmax_queries", "softmax.rows", (_eager("nn.functional.softmax(...)",
-                                                     "nn.functional.softmax(attn_weights, dim=-2)"),),
-          kernel="eager"),  # fmt: skip
-    Fault("softmax_bf16", "softmax.precision", (_eager("nn.functional.softmax(...)",
-                                                       "nn.functional.softmax(attn_weights.bfloat16(), dim=-1)"),),
-          kernel="eager"),  # fmt: skip
+    Fault(
+        "softmax_queries",
+        "softmax.rows",
+        (_eager("nn.functional.softmax(...)", "nn.functional.softmax(attn_weights, dim=-2)"),),
+        kernel="eager",
+    ),
+    Fault(
+        "softmax_bf16",
+        "softmax.precision",
+        (_eager("nn.functional.softmax(...)", "nn.functional.softmax(attn_weights.bfloat16(), dim=-1)"),),
+        kernel="eager",
+    ),
     Fault(
         "softmax_no_max",
         "softmax.large",
-        (
-            _eager(
-                "nn.functional.softmax(...)", "attn_weights.exp() / attn_weights.exp().sum(-1, keepdim=True)"
-            ),
-        ),
+        (_eager("nn.functional.softmax(...)", "attn_weights.exp() / attn_weights.exp().sum(-1, keepdim=True)"),),
         kernel="eager",
     ),
     Fault("lse_base_two", "kernel.lse", kernel_change="lse_base_two"),
@@ -127,8 +144,11 @@ NORM = (
             ),
         ),
     ),
-    Fault("norm_unweighted", "norm.weights", (Edit("model", "Qwen3RMSNorm.forward", "return HERE",
-                                                   "hidden_states.to(input_dtype)"),)),  # fmt: skip
+    Fault(
+        "norm_unweighted",
+        "norm.weights",
+        (Edit("model", "Qwen3RMSNorm.forward", "return HERE", "hidden_states.to(input_dtype)"),),
+    ),
 )
 ROPE = (
     Fault("rope_missing_k", "rope.applied", (Edit("model", "apply_rotary_pos_emb", "k_embed = HERE", "k"),)),
@@ -136,7 +156,9 @@ ROPE = (
         "rope_interleaved",
         "rope.pairing",
         (
-            Edit("model", "rotate_half", "return HERE", "torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)"),
+            Edit(
+                "model", "rotate_half", "return HERE", "torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)"
+            ),
             Edit("model", "Qwen3RotaryEmbedding.forward", "emb = HERE", "freqs.repeat_interleave(2, dim=-1)"),
         ),
     ),
@@ -145,14 +167,24 @@ ROPE = (
         "rope.pairing",
         (Edit("model", "rotate_half", "return HERE", "torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)"),),
     ),
-    Fault("rope_backwards", "rope.pairing", (Edit("model", "rotate_half", "return HERE",
-                                                  "torch.cat((x2, -x1), dim=-1)"),)),  # fmt: skip
-    Fault("rope_shifted", "rope.positions", (Edit("model", "Qwen3Model.forward", "position_ids = HERE(_ + _)",
-                                                  "{0} + 1"),)),  # fmt: skip
-    Fault("rope_angle_shifted", "rope.positions", (Edit("model", "Qwen3RotaryEmbedding.forward", "freqs = HERE",
-                                                        "({0} + self.inv_freq)"),)),  # fmt: skip
-    Fault("rope_theta", "rope.theta", (Edit("model", "Qwen3RotaryEmbedding.compute_default_rope_parameters",
-                                            "base = HERE", "100 * {0}"),)),  # fmt: skip
+    Fault(
+        "rope_backwards", "rope.pairing", (Edit("model", "rotate_half", "return HERE", "torch.cat((x2, -x1), dim=-1)"),)
+    ),
+    Fault(
+        "rope_shifted",
+        "rope.positions",
+        (Edit("model", "Qwen3Model.forward", "position_ids = HERE(_ + _)", "{0} + 1"),),
+    ),
+    Fault(
+        "rope_angle_shifted",
+        "rope.positions",
+        (Edit("model", "Qwen3RotaryEmbedding.forward", "freqs = HERE", "({0} + self.inv_freq)"),),
+    ),
+    Fault(
+        "rope_theta",
+        "rope.theta",
+        (Edit("model", "Qwen3RotaryEmbedding.compute_default_rope_parameters", "base = HERE", "100 * {0}"),),
+    ),
     Fault(
         "yarn_doubled",
         "rope.factor",
@@ -168,15 +200,28 @@ HEADS = (
     Fault(
         "heads_tiled",
         "heads.keys",
-        (Edit("model", "repeat_kv", "return HERE(_.reshape(...))",
-              "hidden_states.transpose(1, 2).reshape(batch, num_key_value_heads * n_rep, slen, head_dim)"),),
+        (
+            Edit(
+                "model",
+                "repeat_kv",
+                "return HERE(_.reshape(...))",
+                "hidden_states.transpose(1, 2).reshape(batch, num_key_value_heads * n_rep, slen, head_dim)",
+            ),
+        ),
         kernel="eager",
-    ),  # fmt: skip
+    ),
     Fault("value_head_kernel", "heads.values", kernel_change="value_head"),
     Fault("value_heads_reversed", "heads.values", (_forward("value_states = HERE", "{0}.flip(1)"),)),
-    Fault("heads_transposed", "heads.layout", (_forward("attn_output = HERE(_.contiguous())",
-                                                        "attn_output.transpose(1, 2).reshape(*input_shape, -1)"
-                                                        ".contiguous()"),)),  # fmt: skip
+    Fault(
+        "heads_transposed",
+        "heads.layout",
+        (
+            _forward(
+                "attn_output = HERE(_.contiguous())",
+                "attn_output.transpose(1, 2).reshape(*input_shape, -1).contiguous()",
+            ),
+        ),
+    ),
 )
 SIGHT = (
     Fault("window_ignored", "window.effective", (_init("sliding_window", "None"),), config=_SLIDING),
@@ -184,10 +229,16 @@ SIGHT = (
     Fault(
         "window_off_by_one",
         "window.effective",
-        (Edit("flash_utils", "_process_flash_attention_kwargs", 'flash_kwargs["window_size"] = HERE',
-              "(sliding_window, sliding_window)"),),
+        (
+            Edit(
+                "flash_utils",
+                "_process_flash_attention_kwargs",
+                'flash_kwargs["window_size"] = HERE',
+                "(sliding_window, sliding_window)",
+            ),
+        ),
         config=_SLIDING,
-    ),  # fmt: skip
+    ),
     Fault("packing_ignored", "packing.weights", kernel_change="packing_ignored", scenario="packed"),
     Fault(
         "padding_ignored",
@@ -200,10 +251,13 @@ CACHE = (
     Fault(
         "cache_stale",
         "cache.rows",
-        (_forward("key_states, value_states = HERE",
-                  "(lambda k, v: (torch.cat([k[:, :, :-1], k[:, :, :1]], 2), v))(*{0})"),),
+        (
+            _forward(
+                "key_states, value_states = HERE", "(lambda k, v: (torch.cat([k[:, :, :-1], k[:, :, :1]], 2), v))(*{0})"
+            ),
+        ),
         scenario="decode",
-    ),  # fmt: skip
+    ),
     Fault(
         "cache_shifted",
         "cache.rows",

@@ -104,9 +104,7 @@ def dense(wrong: Wrong, right: Callable[..., Any]) -> Callable[..., Any]:
         deterministic: bool = False,
         return_attn_probs: bool = False,
     ) -> Any:
-        parts = [
-            _attend(wrong, *qkv, softmax_scale, causal, window_size) for qkv in zip(q, k, v, strict=True)
-        ]
+        parts = [_attend(wrong, *qkv, softmax_scale, causal, window_size) for qkv in zip(q, k, v, strict=True)]
         output, lse = (torch.stack(part) for part in zip(*parts, strict=True))
         return (output, lse, None) if return_attn_probs else output
 

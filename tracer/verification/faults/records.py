@@ -22,8 +22,8 @@ class Edit:
 
 @dataclass(frozen=True)
 class Fault:
-    """A planted fault: edits of the source, or a change of the kernel; what it needs to be seen; and the check that must
-    catch it in ``scenario``. ``place`` is the index of the edit that the check must point at."""
+    """A planted fault: edits of the source, or a change of the kernel; what it needs to be seen; and the check that
+    must catch it in ``scenario``. ``place`` is the index of the edit that the check must point at."""
 
     id: str
     catches: str

@@ -75,6 +75,8 @@ class _Place:
 def _overlaps(site: Site, place: _Place) -> bool:
     if place.fault.kernel_change is not None:
         return site.code.startswith(("flash_varlen_fn(", "flash_fn("))
+    if not place.changed.spans:
+        return False
     path, span = place.changed.spans[place.fault.place]
     first, last = (span.line, span.column), (span.end_line, span.end_column)
     start, stop = (site.span.line, site.span.column), (site.span.end_line, site.span.end_column)

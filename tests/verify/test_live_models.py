@@ -1,0 +1,262 @@
+"""tracer.verify and tracer.assert_attention on models as users have them: patched, subclassed, with functions of their
+own. Nothing of the model or of torch is different afterwards."""
+
+import random
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import eager_mask
+
+import tracer
+from tests.verify import attentions
+from tests.verify.attentions import put
+from tests.verify.conftest import IDS, failed, live_model, outcome, status
+from tracer.errors import InputError, Unsupported
+from tracer.records import Status
+
+
+def verified(model: Any, **asked: Any) -> Any:
+    return tracer.verify(model, tokens=IDS, layers=(0, 1), **asked)
+
+
+def complaint(model: Any, **asked: Any) -> str:
+    with pytest.raises(AssertionError) as error:
+        tracer.assert_attention(model, tokens=IDS, **asked)
+    return str(error.value)
+
+
+def test_a_sound_model_passes_in_silence() -> None:
+    assert tracer.assert_attention(live_model(), tokens=IDS) is None  # type: ignore[func-returns-value]
+
+
+def test_a_prompt_is_chosen_where_none_is_given() -> None:
+    found = tracer.verify(live_model(), layers=(1,), scenarios=("plain",))
+    assert found.exit_code == 0
+    assert len(found.tokens) > 32
+
+
+def test_a_subclass_with_the_wrong_scale_is_told_where_and_what_to_change() -> None:
+    text = complaint(put(live_model(), attentions.HiddenScale))
+    assert "attentions.py:" in text
+    assert "HiddenScale.__init__" in text
+    assert "(config.hidden_size // config.num_attention_heads) ** -0.5" in text
+    assert "measured:" in text
+    assert "0.3535533905932738" in text
+    assert "expected: head_dim**-0.5 = 16**-0.5 = 0.25" in text
+    assert "change:   define it as self.head_dim**-0.5" in text
+    assert "all layers" in text
+    assert text.index("scale.static") < text.index("scale.effective")  # causes before consequences
+
+
+def test_the_review_speaks_chinese_too() -> None:
+    text = complaint(put(live_model(), attentions.HiddenScale), language="zh")
+    assert "修改：" in text
+    assert "缩放因子定义为 head_dim**-0.5" in text
+
+
+def test_a_scale_changed_after_construction_is_found_by_value_in_its_layer() -> None:
+    model = live_model()
+    model.model.layers[1].self_attn.scaling = 0.125
+    found = tracer.verify(model, tokens=IDS)
+    assert status(found, "scale.static") is Status.PASS
+    assert {layer for layer, _ in outcome(found, "scale.value").failed} == {1}
+    site = outcome(found, "scale.value").check.site
+    assert site is not None
+    assert site.code == "self.scaling"
+
+
+def test_a_forgotten_norm_is_named_in_the_users_own_file() -> None:
+    found = verified(put(live_model(), attentions.Unnormed))
+    assert failed(found) == {"norm.present"}
+    check = outcome(found, "norm.present").check
+    assert check.site is not None
+    assert check.site.path.endswith("attentions.py")
+    assert check.site.code == "self.q_proj(hidden_states).view(shape).transpose(1, 2)"
+    assert "without any norm" in check.measured.text()
+
+
+def test_torchs_kernel_called_directly_passes_when_right() -> None:
+    found = verified(put(live_model(), attentions.Direct))
+    assert failed(found) == set()
+    assert status(found, "scale.kernel") is Status.PASS
+    assert status(found, "heads.keys") is Status.PASS
+
+
+def test_torchs_kernel_called_directly_without_causality_leaks() -> None:
+    found = verified(put(live_model(), attentions.Leaky))
+    assert {"causal.weights", "causal.effect", "causal.model", "causal.flag"} <= failed(found)
+
+
+def test_an_attention_by_hand_is_judged_by_what_comes_of_it() -> None:
+    found = verified(put(live_model(), attentions.ByHand))
+    assert failed(found) == set()
+    assert status(found, "weights.reference") is Status.PASS
+    assert status(found, "causal.effect") is Status.PASS
+    assert status(found, "heads.values") is Status.PASS
+    assert status(found, "scale.effective") is Status.NOT_TESTABLE
+
+
+def test_a_hidden_factor_in_an_attention_by_hand_shows_in_its_weights() -> None:
+    assert failed(verified(put(live_model(), attentions.ByHandTooSharp))) == {"weights.reference"}
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    AttentionInterface.register("clone", attentions.eager_clone)
+    yield
+    AttentionInterface._global_mapping.pop("clone")
+    AttentionMaskInterface._global_mapping.pop("clone", None)
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_custom_function_without_its_mask_function_loses_causality_and_is_told_so() -> None:
+    # Public reports: the mask is None then, and nothing says so.
+    model = live_model("clone")
+    found = verified(model)
+    assert {"causal.flag", "causal.weights", "causal.effect"} <= failed(found)
+    text = complaint(model)
+    assert "AttentionMaskInterface.register" in text
+    assert "mask=None" in text
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_custom_function_with_its_mask_function_passes() -> None:
+    AttentionMaskInterface.register("clone", eager_mask)
+    found = verified(live_model("clone"))
+    assert failed(found) == set()
+    assert status(found, "causal.flag") is Status.PASS
+
+
+def test_dropout_in_training_mode_is_the_only_thing_told() -> None:
+    model = live_model("eager", attention_dropout=0.2).train()
+    found = verified(model)
+    assert failed(found) == {"dropout.off"}
+    assert "p = 0.2" in outcome(found, "dropout.off").check.measured.text()
+    assert model.training
+
+
+def test_training_mode_without_dropout_is_no_fault() -> None:
+    assert failed(verified(live_model("eager").train())) == set()
+
+
+def test_a_bare_model_without_a_head_is_a_model_too() -> None:
+    assert failed(tracer.verify(live_model().model, tokens=IDS, layers=(0,))) == set()
+
+
+def snapshot(model: Any) -> tuple[Any, ...]:
+    from transformers import modeling_flash_attention_utils as utils
+    from transformers.models.qwen3 import modeling_qwen3 as qwen3
+
+    hooks = sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    tables = [sorted(table._global_mapping) for table in (AttentionInterface, AttentionMaskInterface)]
+    code = [qwen3.apply_rotary_pos_emb.__code__, qwen3.Qwen3RMSNorm.forward.__code__]
+    owned = ["get_interface" in vars(AttentionInterface), "__getitem__" in vars(AttentionInterface)]
+    return (
+        hooks,
+        {name: tensor.sum().item() for name, tensor in weights.items()},
+        tables,
+        code,
+        owned,
+        AttentionInterface.get_interface,
+        torch.random.get_rng_state().tolist(),
+        np.random.get_state()[1].tolist(),  # type: ignore[index,union-attr]
+        random.getstate(),
+        torch.is_grad_enabled(),
+        torch.get_default_dtype(),
+        torch.get_num_threads(),
+        model.training,
+        model.config._attn_implementation,
+        model.config.use_cache,
+        [parameter.grad for parameter in model.parameters()],
+        utils._flash_varlen_fn,
+    )
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_nothing_is_different_afterwards(implementation: str) -> None:
+    model = live_model(implementation)
+    before = snapshot(model)
+    tracer.verify(model, tokens=IDS)
+    assert snapshot(model) == before
+
+
+def test_nothing_is_different_after_an_error_either() -> None:
+    model = live_model()
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("in the middle")
+
+    hook = model.model.layers[1].mlp.register_forward_pre_hook(fail)
+    before = snapshot(model)
+    with pytest.raises(RuntimeError):
+        tracer.verify(model, tokens=IDS)
+    assert snapshot(model) == before
+    hook.remove()
+    assert tracer.verify(model, tokens=IDS, layers=(0,)).exit_code == 0
+
+
+def test_another_thread_may_run_the_same_model_meanwhile() -> None:
+    model, stop = live_model(), threading.Event()
+    wanted = model(torch.tensor([IDS])).logits
+    seen: list[bool] = []
+
+    def work() -> None:
+        with torch.no_grad():
+            while not stop.is_set():
+                seen.append(torch.equal(model(torch.tensor([IDS])).logits, wanted))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        found = tracer.verify(model, tokens=IDS, layers=(0, 1))
+    finally:
+        stop.set()
+        thread.join()
+    assert failed(found) == set()
+    assert seen
+    assert all(seen)
+
+
+@pytest.mark.parametrize(
+    ("model", "id"),
+    [(5, "verify.not_a_module"), (torch.nn.Linear(2, 2), "verify.no_layers")],
+)
+def test_what_is_no_model_is_refused(model: Any, id: str) -> None:
+    with pytest.raises(InputError) as error:
+        tracer.verify(model)
+    assert error.value.id == id
+
+
+def test_another_kind_of_model_is_refused() -> None:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    small = LlamaConfig(
+        num_hidden_layers=1, hidden_size=8, num_attention_heads=2, num_key_value_heads=1, intermediate_size=8, vocab_size=9
+    )
+    with pytest.raises(Unsupported) as error:
+        tracer.verify(LlamaForCausalLM(small))
+    assert error.value.id == "verify.not_qwen3"
+    assert "llama" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "id"),
+    [
+        ({"layers": (7,)}, "verify.layer_range"),
+        ({"heads": (6,)}, "verify.head_range"),
+        ({"tokens": ()}, "verify.no_tokens"),
+        ({"tokens": (97,)}, "verify.token_range"),
+        ({"scenarios": ("plane",)}, "verify.unknown_scenario"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_said(asked: dict[str, Any], id: str) -> None:
+    with pytest.raises(InputError) as error:
+        tracer.verify(live_model(), **asked)
+    assert error.value.id == id
+    assert all(error.value.text(language) for language in ("en", "zh"))

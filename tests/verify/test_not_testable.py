@@ -1,0 +1,121 @@
+"""A fault that cannot be seen on an input is reported as not testable, with the reason, and never as passed."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.verify.conftest import IDS, failed, live_model, outcome, status
+from tracer.records import Status
+from tracer.texts import LANGUAGES
+from tracer.verification.entry import verify_model
+
+
+def verified(model: Any, tokens: tuple[int, ...] = IDS, scenarios: tuple[str, ...] = ("plain",)) -> Any:
+    return verify_model(model, tokens=tokens, layers=(0,), scenarios=scenarios)
+
+
+def with_norms(q: torch.Tensor, k: torch.Tensor) -> Any:
+    model = live_model()
+    attention = model.model.layers[0].self_attn
+    with torch.no_grad():
+        attention.q_norm.weight.copy_(q)
+        attention.k_norm.weight.copy_(k)
+    return model
+
+
+def reason(found: Any, id: str) -> str:
+    text: str = outcome(found, id).check.reason.text()
+    return text
+
+
+def test_norm_weights_of_ones_hide_a_missing_weight_and_the_order() -> None:
+    found = verified(with_norms(torch.ones(16), torch.ones(16)))
+    assert failed(found) == set()
+    for id in ("norm.order", "norm.weights"):
+        assert status(found, id) is Status.NOT_TESTABLE
+    assert "all ones" in reason(found, "norm.weights")
+    assert "both halves" in reason(found, "norm.order")
+    assert status(found, "norm.present") is Status.PASS  # leaving the norm out would still show
+
+
+def test_norm_weights_equal_in_both_halves_hide_the_order() -> None:
+    half = torch.rand(8) + 0.5
+    found = verified(with_norms(half.repeat(2), torch.rand(16) + 0.5))
+    order = [o for o in found.outcomes if o.check.id == "norm.order"]
+    assert [o.check.status for o in order] == [Status.PASS]  # k's weights differ, q's are reported below
+    assert order[0].not_testable == 1
+
+
+def test_equal_weights_of_q_norm_and_k_norm_hide_a_swap() -> None:
+    same = torch.rand(16) + 0.5
+    found = verified(with_norms(same, same))
+    assert status(found, "norm.weights") is Status.NOT_TESTABLE
+    assert "same weight" in reason(found, "norm.weights")
+
+
+def test_one_token_tells_nothing_of_positions_order_and_later_tokens() -> None:
+    found = verified(live_model(), tokens=(5,))
+    for id in ("rope.applied", "rope.pairing", "rope.positions", "rope.theta", "norm.order"):
+        assert status(found, id) is Status.NOT_TESTABLE, id
+    assert status(found, "causal.effect") is Status.NOT_TESTABLE
+    assert status(found, "causal.weights") is Status.NOT_TESTABLE
+    assert "position 0" in reason(found, "rope.positions")
+    assert found.exit_code == 0  # what can be told is right
+
+
+def test_two_tokens_tell_theta_only_roughly_or_not_at_all() -> None:
+    found = verified(live_model(dtype="bfloat16"), tokens=(5, 6))
+    assert status(found, "rope.theta") is Status.NOT_TESTABLE
+    assert status(found, "rope.applied") is Status.PASS
+
+
+def test_a_single_kv_head_has_no_other_to_be_mistaken_for() -> None:
+    found = verified(live_model(num_key_value_heads=1))
+    assert status(found, "heads.keys") is Status.NOT_TESTABLE
+    assert status(found, "heads.values") is Status.NOT_TESTABLE
+
+
+def test_equal_kv_heads_hide_which_of_them_is_read() -> None:
+    model = live_model()
+    weight = model.model.layers[0].self_attn.k_proj.weight
+    with torch.no_grad():
+        weight.copy_(weight[:16].repeat(3, 1))
+    found = verified(model)
+    assert status(found, "heads.keys") is Status.NOT_TESTABLE
+    assert "equal key/value heads" in reason(found, "heads.keys")
+
+
+def test_a_window_longer_than_the_prompt_hides_nothing() -> None:
+    model = live_model(use_sliding_window=True, sliding_window=64, max_window_layers=0)
+    assert status(verified(model), "window.effective") is Status.NOT_TESTABLE
+    assert "longer than the prompt" in reason(verified(model), "window.effective")
+
+
+def test_a_softmax_in_bfloat16_cannot_be_told_in_bfloat16() -> None:
+    assert status(verified(live_model("eager", "bfloat16")), "softmax.precision") is Status.NOT_TESTABLE
+
+
+def test_a_rope_without_a_reference_is_not_judged() -> None:
+    factors = [1.0] * 8
+    model = live_model(
+        rope_parameters={
+            "rope_type": "longrope",
+            "rope_theta": 1e4,
+            "short_factor": factors,
+            "long_factor": factors,
+            "original_max_position_embeddings": 512,
+        }
+    )
+    found = verified(model)
+    assert failed(found) == set()
+    assert status(found, "rope.theta") is Status.NOT_TESTABLE
+    assert "longrope" in reason(found, "rope.theta")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_reason_is_told_in_every_language(language: str) -> None:
+    found = verify_model(live_model("eager"), tokens=(5, 6, 7), layers=(0,))
+    reasons = [o.check.reason.text(language) for o in found.outcomes if o.check.status is Status.NOT_TESTABLE]
+    assert reasons
+    assert all(reasons)
