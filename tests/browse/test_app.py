@@ -110,6 +110,16 @@ def test_another_framework_stands_beside_and_follows() -> None:
     browse(act)
 
 
+@pytest.mark.parametrize(("size", "aside"), [((80, 24), False), ((160, 45), False), ((200, 50), True)])
+def test_on_a_broad_screen_both_frameworks_stand_side_by_side(size: tuple[int, int], aside: bool) -> None:
+    async def act(app: BrowseApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "b")
+        source, beside = app.query_one("#source").region, app.query_one("#beside").region
+        assert (source.y == beside.y, source.x == beside.x) == (aside, not aside)
+
+    browse(act, size)
+
+
 def test_from_beside_the_reader_goes_over_and_comes_back() -> None:
     async def act(app: BrowseApp, pilot: Pilot[None]) -> None:
         await press(app, pilot, "b", "tab", "enter")

@@ -49,7 +49,7 @@ class BrowseApp(App[None]):
 
     CSS_PATH = "browse.tcss"
     ENABLE_COMMAND_PALETTE = False  # its texts are in one language only
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 (an instance variable to mypy)
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide"), (200, "-broad")]  # noqa: RUF012 (an instance variable to mypy)
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(_NAMES.get(key, key), action, show=False) for key, action, _ in KEYS),
         Binding("N", "mark(False)", show=False),
@@ -72,10 +72,12 @@ class BrowseApp(App[None]):
             yield ContentsTree(self.shelf, self.language)
             with Vertical(id="work"):
                 with Vertical(id="sources"):
-                    yield Static(id="title", classes="title", markup=False)
-                    yield SourceView("source")
-                    yield Static(id="beside-title", classes="title", markup=False)
-                    yield SourceView("beside")
+                    with Vertical(classes="pane"):
+                        yield Static(id="title", classes="title", markup=False)
+                        yield SourceView("source")
+                    with Vertical(id="other", classes="pane"):
+                        yield Static(id="beside-title", classes="title", markup=False)
+                        yield SourceView("beside")
                 with VerticalScroll(id="details"):
                     yield Static(id="said", markup=False)
         yield Static(id="keys", markup=False)
@@ -208,7 +210,7 @@ class BrowseApp(App[None]):
 
     def _show_beside(self) -> None:
         title, view = self.query_one("#beside-title", Static), self.query_one("#beside", SourceView)
-        title.display = view.display = self._beside is not None
+        self.query_one("#other").display = view.display = self._beside is not None
         if self._beside is None:
             return
         book = self.shelf.book(self._beside)
