@@ -176,7 +176,13 @@ def _kernel(trace: LayerTrace) -> dict[str, object]:
 
 
 def _effects(trace: LayerTrace) -> dict[str, object]:
-    return {"untraced_same": trace.effects.untraced_same, "changed": trace.effects.changed}
+    tried = trace.effects.changed
+    leaks = [t for t, earlier, _ in tried if earlier is not None]
+    return {
+        "untraced_same": trace.effects.untraced_same,
+        "positions changed": ", ".join(str(t) for t, _, _ in tried),
+        "positions that moved an earlier row": ", ".join(map(str, leaks)) or "none",
+    }
 
 
 def _prompt(a: tuple[Token, ...], b: tuple[Token, ...]) -> PromptDiff:
