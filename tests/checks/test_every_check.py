@@ -395,7 +395,7 @@ def put(index: tuple[int, int, int], value: float) -> Callable[[np.ndarray], Non
             effects(changed=((1, None, True), (9, 4, True))),
             {"causal.effect"},
             "causal.effect",
-            "future token leaks: changing token 9 moved row 4",
+            "future token leaks: negating the hidden state of token 9 moved row 4",
         ),
         (
             flag(False, changed=((9, 4, True),)),
@@ -488,7 +488,11 @@ def nan_everywhere(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Ten
 @pytest.mark.parametrize(
     ("change", "id", "reason"),
     [
-        ({"change": lineage(linked=False, same_object=None)}, "scale.lineage", "the source does not show that self.scaling reads"),
+        (
+            {"change": lineage(linked=False, same_object=None)},
+            "scale.lineage",
+            "the source does not show that self.scaling reads",
+        ),
         ({"change": lineage(seen=False)}, "scale.lineage", "qwen3.py:2:4 did not run inside the asked layer"),
         (
             {"change": lambda trace: replace(trace, scale=replace(trace.scale, hops=()))},
@@ -504,7 +508,11 @@ def nan_everywhere(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Ten
             "this input cannot show whether a mask does the same",
         ),
         ({"tokens": 1}, "causal.effect", "a single token has no earlier row"),
-        ({"change": effects(changed=((9, None, False),))}, "causal.effect", "no token was changed whose own row moved"),
+        (
+            {"change": effects(changed=((9, None, False),))},
+            "causal.effect",
+            "no negated hidden state moved its token's own row",
+        ),
         ({"tokens": 1}, "causal.weights", "no later token is hidden from any query here"),
         (
             {"tokens": 1, "change": captured_weights(lambda weights: None)},
@@ -585,6 +593,143 @@ def test_scores_beyond_float16_are_eagers_overflow_and_no_error_of_the_kernel(se
     assert not [id for id, check in checks.items() if check.status is Status.FAIL]
     assert "eager overflow: plain products in this dtype are not finite in" in str(checks["kernel.output"].reason)
     assert checks["kernel.output"].figures["eager_error"] is None
+
+
+def eager_in_float16(change: Callable[[LayerTrace], LayerTrace] = lambda trace: trace) -> dict[str, Any]:
+    """A run of transformers' eager path in float16: its own products, its own weights, which may overflow."""
+
+    def kernel(setup: Setup, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        return torch.einsum("hij,jhd->ihd", weights(setup, q, k), v.repeat_interleave(2, 1)), None
+
+    def weights(setup: Setup, q: Tensor, k: Tensor) -> Tensor:
+        # transformers adds the mask to scores: a hidden score that is infinite stays so
+        mask = torch.zeros(setup.allowed().shape, dtype=q.dtype).masked_fill(~setup.allowed(), torch.finfo(q.dtype).min)
+        scores = torch.einsum("ihd,jhd->hij", q, k.repeat_interleave(2, 1)) * setup.scale + mask
+        return scores.softmax(-1, dtype=torch.float32).to(q.dtype)
+
+    def add(trace: LayerTrace) -> LayerTrace:
+        q, k = (torch.from_numpy(trace.captures[name].array.bits.copy()) for name in "qk")
+        made = weights(RunShape(trace), q, k)[None]
+        capture = Capture(
+            "kernel_weights", "A", ("B", "H", "Tq", "Tk"), Array("F16", made.numpy()), trace.kernel.site, ""
+        )
+        return change(replace(trace, captures={**trace.captures, "kernel_weights": capture}))
+
+    return {"dtype": "F16", "kind": "eager", "kernel": kernel, "change": add}
+
+
+class RunShape:
+    """What eager's weights are made from, of a trace of one sequence without a window."""
+
+    def __init__(self, trace: LayerTrace) -> None:
+        self.scale = trace.model.head_dim**-0.5
+        self.tokens = trace.captures["q"].array.shape[0]
+
+    def allowed(self) -> Tensor:
+        return torch.ones(self.tokens, self.tokens, dtype=torch.bool).tril()
+
+
+def large_keys(start: int) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]:
+    """Make the scores of keys from ``start`` on go beyond float16."""
+
+    def change(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k = q + 60, k.clone()
+        k[start:] += 60
+        return q, k, v
+
+    return change
+
+
+OVERFLOWING = {"scale.effective", "causal.effect", "causal.weights", "softmax.rows", "kernel.output", "heads.kv"}
+
+
+def test_the_eager_paths_own_overflow_in_float16_is_told_and_nothing_is_held_against_the_run(setup: Setup) -> None:
+    checks = setup(tensors=large_keys(0), **eager_in_float16(effects(changed=((9, 0, False),)))).checks()
+    assert not [id for id, check in checks.items() if check.status is Status.FAIL]
+    for id in OVERFLOWING:
+        assert checks[id].status is Status.NOT_TESTABLE
+        assert "overflow of the eager path in float16: in 24 rows raw scores" in str(checks[id].reason)
+    assert checks["causal.flag"].status is Status.PASS  # a flag that is read does not depend on numbers
+    assert checks["kernel.output"].figures["eager_overflow_rows"] == 24
+
+
+def test_a_hidden_score_that_overflows_takes_an_earlier_row_with_it_and_is_told_as_overflow(setup: Setup) -> None:
+    run = setup(tensors=large_keys(20), **eager_in_float16(effects(changed=((20, 3, True),))))
+    assert "nan" in str(run.trace().kernel.output[3, 2].float64()[0])
+    checks = run.checks()
+    assert not [id for id, check in checks.items() if check.status is Status.FAIL]
+    assert "overflow of the eager path in float16" in str(checks["causal.effect"].reason)
+
+
+def test_rows_that_did_not_overflow_are_still_judged(setup: Setup) -> None:
+    def one_large_query(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q[12] = 4000.0 * k[0].repeat_interleave(2, 0)
+        return q, k, v
+
+    right = setup(tensors=one_large_query, **eager_in_float16()).checks()
+    assert not [id for id, check in right.items() if check.status is Status.FAIL]
+    for id in ("causal.weights", "softmax.rows", "kernel.output"):
+        assert right[id].status is Status.NOT_TESTABLE
+        assert "overflow of the eager path in float16: in 1 rows" in str(right[id].reason)
+
+    def break_others(trace: LayerTrace) -> LayerTrace:
+        output, weights = trace.kernel.output.bits.copy(), trace.captures["kernel_weights"].array.bits.copy()
+        output[5] += 1
+        weights[:, :, 3, 9] = np.nan
+        made = replace(trace.captures["kernel_weights"], array=Array("F16", weights))
+        trace = replace(trace, kernel=replace(trace.kernel, output=Array("F16", output)))
+        return effects(changed=((9, 4, True),))(replace(trace, captures={**trace.captures, "kernel_weights": made}))
+
+    wrong = setup(tensors=one_large_query, **eager_in_float16(break_others)).failed()
+    assert wrong == {"causal.effect", "causal.weights", "softmax.rows", "kernel.output"}
+
+
+def test_nan_that_the_eager_path_has_no_excuse_for_is_a_fault(setup: Setup) -> None:
+    def lost(trace: LayerTrace) -> LayerTrace:
+        output = trace.kernel.output.bits.copy()
+        output[5] = np.nan
+        return replace(trace, kernel=replace(trace.kernel, output=Array("F16", output)))
+
+    assert "kernel.output" in setup(**eager_in_float16(lost)).failed()
+
+
+def test_nan_that_came_in_gives_no_weight_to_a_hidden_key(setup: Setup) -> None:
+    def one(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q[7] = torch.nan
+        return q, k, v
+
+    assert setup(tensors=one, **eager_in_float16()).failed() == set()
+
+
+def test_one_measurement_is_called_one_and_the_rows_that_could_show_a_leak_are_counted(setup: Setup) -> None:
+    checks = setup().checks()
+    for id, others in {
+        "causal.weights": "softmax.rows and kernel.lse",
+        "softmax.rows": "kernel.lse and causal.weights",
+        "kernel.lse": "softmax.rows and causal.weights",
+    }.items():
+        assert f"One measurement, read in three ways: {others} come from the same logsumexp" in str(checks[id].reason)
+    found = checks["causal.weights"]
+    assert (found.figures["telling_rows"], found.figures["hidden_rows"]) == (23, 23)
+    assert "in 23 of the 23 rows that have a later key it would add enough to show" in str(found.reason)
+
+    def each_key_scores_less(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        fall = -0.5 * torch.arange(k.shape[0])[:, None, None]
+        return torch.ones_like(q), k * 0 + fall.to(k.dtype), v
+
+    # The next key would take e^-2.83 of the first row, e^-5.66 of the second, and less than 2e-4 of the third
+    few = setup(tensors=each_key_scores_less, dtype="BF16").checks()["causal.weights"]
+    assert few.status is Status.PASS
+    assert (few.figures["telling_rows"], few.figures["hidden_rows"]) == (2, 23)
+
+
+def test_of_a_head_that_ran_alone_nothing_is_said_about_the_others(setup: Setup) -> None:
+    def alone(trace: LayerTrace) -> LayerTrace:
+        rotated = replace(trace.captures["q"], name="q_rope", axes=("B", "T", "D"))
+        return replace(trace, captures={**trace.captures, "q_rope": rotated})
+
+    assert "the other heads were not computed again" in str(setup(change=alone).checks()["run.bits"].reason)
+    assert "the other heads" not in str(setup().checks()["run.bits"].reason)
 
 
 def test_a_nan_that_came_in_is_told_and_the_other_rows_are_judged(setup: Setup) -> None:

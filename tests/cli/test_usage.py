@@ -72,7 +72,7 @@ MISTAKES = {
     "two prompts": (
         ["qwen3", "--prompt", "a", "--tokens", "1"],
         "Only one prompt at a time; found --prompt, --tokens. Keep one of them.",
-        "一次只能给一种输入文本，现在同时有 --prompt, --tokens。请只留一个。",
+        "一次只能给一种提示词，现在同时有 --prompt, --tokens。请只留一个。",
     ),
     "tokens in a chat": (
         ["qwen3", "--tokens", "1", "--chat"],

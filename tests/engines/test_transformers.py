@@ -1,6 +1,7 @@
 """The real Qwen3 code on a checkpoint: the same bits as without tracing, and every number at its expression."""
 
 import dataclasses
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -9,13 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.conftest import random_model
 from tracer.checkpoint.open import open_checkpoint
+from tracer.checks.reference import reference
+from tracer.checks.suite import run_checks
 from tracer.engines.arrays import to_array
+from tracer.engines.transformers.effects import same_bits
 from tracer.engines.transformers.engine import Wanted, trace_layer, trace_layers
 from tracer.kernels.choose import choose
-from tracer.records import Choice, LayerTrace, Request, Token
+from tracer.records import Choice, LayerTrace, Request, Status, Token
 from tracer.texts import message
 
 _CACHE = Path(
@@ -124,6 +129,36 @@ def test_the_causal_flag_is_followed_by_its_value_because_true_is_a_single_objec
 def test_changing_a_position_moves_no_row_before_it(flash: LayerTrace) -> None:
     assert [t for t, _, _ in flash.effects.changed] == [1, 4, 8]
     assert all(earlier is None and moved for _, earlier, moved in flash.effects.changed)
+
+
+def test_nan_is_the_same_nan_and_a_zeros_sign_is_a_difference() -> None:
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
+        x = torch.tensor([torch.nan, torch.inf, 0.0], dtype=dtype)
+        assert same_bits(x, x.clone())
+        assert not same_bits(x, torch.tensor([torch.nan, torch.inf, -0.0], dtype=dtype))
+        assert not same_bits(x, torch.tensor([1.0, torch.inf, 0.0], dtype=dtype))
+    assert not same_bits(torch.zeros(2), torch.zeros(2, dtype=torch.float64))
+    assert not same_bits(torch.zeros(2), torch.zeros(1))
+
+
+def test_the_eager_paths_overflow_in_float16_is_no_other_bits_and_no_leak(
+    make_checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "loud"
+    shutil.copytree(make_checkpoint("float32"), folder)
+    weights = load_file(folder / "model.safetensors")
+    loud = {name: w * 130 if "q_norm" in name or "k_norm" in name else w for name, w in weights.items()}
+    save_file(loud, folder / "model.safetensors", metadata={"format": "pt"})
+    trace = run(folder, 0, prompt(9), kernel="eager", dtype="float16")
+    asked = dataclasses.replace(trace.request, kernel=dataclasses.replace(trace.request.kernel, value="eager"))
+    trace = dataclasses.replace(trace, request=asked)
+    assert np.isnan(trace.kernel.output.float64()).any()
+    assert trace.effects.untraced_same
+    for head in (0, 1):
+        checks = {check.id: check for check in run_checks(trace, head, reference(trace, head))}
+        assert not [check.id for check in checks.values() if check.status is Status.FAIL]
+        assert checks["kernel.output"].status is Status.NOT_TESTABLE
+        assert "overflow of the eager path in float16" in str(checks["causal.effect"].reason)
 
 
 def test_a_single_token_has_no_position_to_change(make_checkpoint: Callable[..., Path]) -> None:

@@ -31,4 +31,4 @@ def test_queries_over_the_whole_prompt_with_what_they_attend_to() -> None:
 
 
 def test_in_chinese() -> None:
-    assert "整个提示概览" in text_of(head_page(look_at(invented(300), 1), "zh"))
+    assert "整个提示词概览" in text_of(head_page(look_at(invented(300), 1), "zh"))

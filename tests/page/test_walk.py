@@ -1,14 +1,17 @@
 """One query followed: what is printed can be recomputed from what is printed."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tests.page.lesson import lesson
+from tests.page.lesson import layer, lesson, shaped_kernel
 from tests.page.recount import Interval, matrices, products, section, table, total
+from tracer.maths.attention import Head, Row
 from tracer.page.head import head_page
 from tracer.page.record import Page, Prose, plain
+from tracer.result import look_at
 
 RANDOM = np.random.default_rng(7)
 WIDE = {name: RANDOM.standard_normal((20, 32)) * size for name, size in (("q", 2), ("k", 2), ("v", 1))}
@@ -109,6 +112,25 @@ def test_hidden_keys_are_counted_not_shown() -> None:
     page = walked("32 dimensions")
     assert len(table(section(page, "walk_dots"))) == 14
     assert "Keys hidden from this query: 6." in plain(section(page, "walk_dots").blocks[-1].text)  # type: ignore[union-attr]
+
+
+def test_the_kernels_own_row_is_the_kernels_even_where_it_differs_from_the_recomputed_one() -> None:
+    wrong = look_at(shaped_kernel(layer(), np.array([[[1.0, 0.0]], [[0.25, -3.5]]])), 0)
+    (sums,) = matrices(section(head_page(wrong, "en", query=1), "walk_sum"))
+    assert [piece.text for piece in sums.cells[-2]] == ["", "0.6698", "0.6605"]
+    assert [piece.text for piece in sums.cells[-1]] == ["", "0.2500", "−3.5000"]
+
+
+def test_the_total_of_the_weights_is_summed_not_taken_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Head.row
+
+    def halved(reference: Head, query: int) -> Row:
+        found = right(reference, query)
+        return replace(found, weights=found.weights / 2)
+
+    monkeypatch.setattr(Head, "row", halved)
+    *_, whole = table(section(walked("by hand"), "walk_softmax"))
+    assert whole["A"] == "0.5000"
 
 
 def test_the_kernels_own_row_stands_under_the_recomputed_one() -> None:

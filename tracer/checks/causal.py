@@ -4,7 +4,7 @@ A flag is read and told, but effect decides: with a padding mask a right model p
 Must not know: how numbers are shown.
 """
 
-from tracer.checks.outcome import Figure, outcome, say
+from tracer.checks.outcome import Figure, outcome, overflow, say
 from tracer.checks.subject import Subject
 from tracer.records import Check, Status
 
@@ -32,9 +32,14 @@ def flag(subject: Subject) -> Check:
 
 
 def effect(subject: Subject) -> Check:
-    """Return ``causal.effect``: changing a token moved no earlier row, not by one bit."""
+    """Return ``causal.effect``: negating one position's hidden state moved no earlier row, not by one bit.
+
+    A row that the eager path's overflow can have reached shows nothing, moved or not: a hidden score that overflows
+    one way takes the row with it, and negated it does not.
+    """
     tried = [entry for entry in subject.trace.effects.changed if entry[0] > 0]
-    leaks = [(token, row) for token, row, _ in tried if row is not None]
+    lost = subject.overflowed_anywhere
+    leaks = [(token, row) for token, row, _ in tried if row is not None and not lost[row]]
     told = [token for token, row, moved in tried if row is None and moved]
     figures: dict[str, Figure] = {"tried": len(tried), "leaks": len(leaks)}
     measured = say("causal_effect_measured", tokens=_numbers([token for token, _, _ in tried]), leaks=len(leaks))
@@ -42,6 +47,9 @@ def effect(subject: Subject) -> Check:
         token, row = leaks[0]
         status, reason = Status.FAIL, say("causal_effect_leak", token=token, row=row)
         figures |= {"token": token, "row": row}
+    elif tried and lost[: tried[-1][0] + 1].any():
+        status, measured = Status.NOT_TESTABLE, say("nothing")
+        reason = overflow(int(lost.sum()), subject.dtype)
     elif told:
         status, reason = Status.PASS, say("causal_effect_why")
     else:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tracer.arrays import Array, Floats
-from tracer.checks.outcome import Figure, outcome, say
+from tracer.checks.outcome import Figure, outcome, overflow, say
 from tracer.checks.subject import Subject
 from tracer.maths.visibility import Bools, Ints
 from tracer.records import Check, Status
@@ -29,7 +29,9 @@ def kv(subject: Subject) -> Check:
     rows = _sample(subject)
     tolerance = subject.numerics.tolerance
     if not rows.size:
-        return _result(subject, Status.NOT_TESTABLE, say("nothing"), say("none"), say("undefined_rows"), figures)
+        lost = int(subject.overflowed.sum())
+        why = overflow(lost, subject.dtype) if lost else say("undefined_rows")
+        return _result(subject, Status.NOT_TESTABLE, say("nothing"), say("none"), why, figures)
     apart = _distances(subject, rows)
     others = {pair: distance for pair, distance in apart.items() if pair != (own, own)}
     alike = [pair for pair, distance in sorted(others.items(), key=lambda item: item[1]) if distance <= tolerance]
@@ -49,7 +51,7 @@ def kv(subject: Subject) -> Check:
 
 
 def _sample(subject: Subject) -> Ints:
-    rows = subject.rows[np.isfinite(subject.head.output[subject.rows]).all(axis=1)]
+    rows = subject.sound[np.isfinite(subject.head.output[subject.sound]).all(axis=1)]
     keys = subject.head.visibility.tk * subject.trace.model.kv_heads
     most = max(_FIRST_ROWS, min(_MOST_ROWS, _MOST_NUMBERS // max(1, keys)))
     if rows.size <= most:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from tracer.arrays import Array, Floats
-from tracer.checks.outcome import Figure, judged, outcome, say, untested
+from tracer.checks.outcome import Figure, judged, outcome, overflow, say, untested
 from tracer.checks.subject import Subject
 from tracer.maths.attention import Head, seen_by
 from tracer.maths.criterion import difference
@@ -31,7 +31,7 @@ def weights(subject: Subject) -> Check:
     if not np.isfinite(share).any():
         return _untested(subject, say("causal_weights_no_hidden"))
     if subject.natural_lse is not None:
-        return _from_lse(subject, subject.natural_lse, float(np.nanmax(share)))
+        return _from_lse(subject, subject.natural_lse, share)
     return _from_output(subject, share)
 
 
@@ -46,19 +46,26 @@ def next_share(head: Head) -> Floats:
 
 
 def _from_weights(subject: Subject, weights: Array) -> Check:
-    visible = subject.head.visibility
+    visible, lost = subject.head.visibility, int(subject.overflowed.sum())
+    # A row that overflowed, or that NaN in q or k reached, is NaN at every key: that is no weight on a hidden one.
+    aside = subject.overflowed | np.isnan(subject.head.lse)
+    aside[list(subject.head.empty_rows)] = True
     largest, query, key, hidden = 0.0, 0, 0, False
     for start in range(0, visible.tq, _ROWS):
         stop = min(start + _ROWS, visible.tq)
         block, seen = np.nan_to_num(weights[start:stop].float64(), nan=np.inf), visible.rows(start, stop)
         hidden |= not bool(seen.all())
         block[seen] = 0.0
-        block[[row - start for row in subject.head.empty_rows if start <= row < stop]] = 0.0
+        block[aside[start:stop]] = 0.0
         if block.max(initial=0.0) > largest:
             row, col = np.unravel_index(int(block.argmax()), block.shape)
             largest, query, key = float(block.max()), start + int(row), int(col)
     if not hidden:
         return _untested(subject, say("causal_weights_no_hidden"))
+    if not largest and lost:
+        return _untested(subject, overflow(lost, subject.dtype))
+    if aside.all():
+        return _untested(subject, say("undefined_rows"))
     figures: dict[str, Figure] = {"largest": largest, "by": "weights"}
     if largest:
         figures |= {"query": query, "key": key}
@@ -77,7 +84,8 @@ def _at(subject: Subject, query: int, key: int) -> Message:
     return say("causal_weights_at", layer=layer, head=subject.index, query=query, key=key)
 
 
-def _from_lse(subject: Subject, lse: Floats, next_key: float) -> Check:
+def _from_lse(subject: Subject, lse: Floats, next_shares: Floats) -> Check:
+    next_key = float(np.nanmax(next_shares))
     rows = subject.rows[np.isfinite(lse[subject.rows]) & np.isfinite(subject.judged.lse[subject.rows])]
     tolerance = subject.lse_tolerance
     if not rows.size:
@@ -88,7 +96,8 @@ def _from_lse(subject: Subject, lse: Floats, next_key: float) -> Check:
     worst = int(np.abs(extra).argmax())
     share, query = float(extra[worst]), int(rows[worst])
     holds = abs(share) <= tolerance
-    reason = say("causal_weights_by_lse", share=next_key)
+    telling, hidden = _telling(next_shares[rows], tolerance)
+    reason = say("causal_weights_by_lse", share=next_key, telling=telling, hidden=hidden)
     if not holds:
         looks = _resembles(subject, lambda head: difference(head.lse[rows], lse[rows]).largest, tolerance)
         # Another mask only adds keys or only leaves some out; where rows move both ways, something else is wrong.
@@ -101,8 +110,24 @@ def _from_lse(subject: Subject, lse: Floats, next_key: float) -> Check:
         measured=say("causal_weights_share", share=share),
         tolerance=say("absolute", value=tolerance),
         reason=reason,
-        figures={"share": share, "query": query, "next_key": next_key, "tolerance": tolerance, "by": "lse"},
+        figures={
+            "share": share,
+            "query": query,
+            "next_key": next_key,
+            "tolerance": tolerance,
+            "telling_rows": telling,
+            "hidden_rows": hidden,
+            "by": "lse",
+        },
     )
+
+
+def _telling(moved: Floats, tolerance: float) -> tuple[int, int]:
+    """Return in how many rows one later key more would show, and how many rows have a later key at all.
+
+    ``moved`` is how far that key would move each row's number, NaN where there is none.
+    """
+    return int((moved > 2 * tolerance).sum()), int(np.isfinite(moved).sum())
 
 
 def _from_output(subject: Subject, share: Floats) -> Check:
@@ -111,11 +136,14 @@ def _from_output(subject: Subject, share: Floats) -> Check:
     with np.errstate(invalid="ignore"):
         moved = np.abs(share[rows, None] * (reference.v[keys] - reference.output[rows]))
     shift = float(np.nanmax(moved, initial=0.0))
+    lost = int(subject.overflowed.sum())
+    if lost and not subject.sound.size:
+        return _untested(subject, overflow(lost, subject.dtype))
     if shift <= 2 * tolerance:
         return _untested(subject, say("causal_weights_blind_output", shift=shift, tolerance=tolerance))
 
     def apart(head: Head) -> float:
-        found = difference(head.output[subject.rows], subject.output[subject.rows])
+        found = difference(head.output[subject.sound], subject.output[subject.sound])
         return found.largest if found.compared and not found.mismatched else float("inf")
 
     distance = apart(reference)
@@ -123,13 +151,24 @@ def _from_output(subject: Subject, share: Floats) -> Check:
     looks = None if holds else _resembles(subject, apart, tolerance)
     if not holds and looks == say("looks_like_nothing"):
         return _untested(subject, say("causal_weights_other", distance=distance))
+    if holds and lost:
+        return _untested(subject, overflow(lost, subject.dtype))
+    telling, hidden = _telling(np.where(np.isin(rows, subject.sound), moved.max(axis=1), np.nan), tolerance)
+    by_output = say("causal_weights_by_output", shift=shift, telling=telling, hidden=hidden)
     return _result(
         subject,
         judged(holds),
         measured=say("causal_weights_distance", distance=distance),
         tolerance=say("absolute", value=tolerance),
-        reason=say("causal_weights_by_output", shift=shift) if looks is None else looks,
-        figures={"distance": distance, "shift": shift, "tolerance": tolerance, "by": "output"},
+        reason=by_output if looks is None else looks,
+        figures={
+            "distance": distance,
+            "shift": shift,
+            "tolerance": tolerance,
+            "telling_rows": telling,
+            "hidden_rows": hidden,
+            "by": "output",
+        },
     )
 
 

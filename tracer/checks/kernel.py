@@ -5,10 +5,10 @@ Must not know: how numbers are shown.
 
 import numpy as np
 
-from tracer.checks.outcome import judged, outcome, say, untested
+from tracer.checks.outcome import Figure, judged, outcome, overflow, say, untested
 from tracer.checks.subject import Subject
 from tracer.maths.criterion import difference
-from tracer.records import Check
+from tracer.records import Check, Status
 from tracer.texts import Message
 
 
@@ -16,12 +16,16 @@ def output(subject: Subject) -> Check:
     """Return ``kernel.output``: flash-attention's criterion, max|kernel − ref| ≤ 2 · max|eager − ref| + 3e-5."""
     result, site = subject.numerics, subject.trace.kernel.site
     single = subject.head.computed.number == "float32"
+    lost = int(subject.overflowed.sum())
     kernel, expected = result.kernel, say("kernel_output_expected_single" if single else "kernel_output_expected")
     if subject.eager is None or (kernel.compared == 0 and kernel.mismatched == 0):
-        reason = say("kernel_output_no_eager") if subject.eager is None else say("undefined_rows")
-        return untested("kernel.output", expected=expected, reason=reason, site=site)
+        reason = say("kernel_output_no_eager")
+        if subject.eager is not None:
+            reason = overflow(lost, subject.dtype) if lost else say("undefined_rows")
+        figures: dict[str, Figure] = {"eager_overflow_rows": lost}
+        return untested("kernel.output", expected=expected, reason=reason, site=site, figures=figures)
     if kernel.mismatched:
-        query = int(subject.rows[kernel.first_mismatch[0]]) if kernel.first_mismatch else 0
+        query = int(subject.sound[kernel.first_mismatch[0]]) if kernel.first_mismatch else 0
         measured = say("mismatch", count=kernel.mismatched, query=query)
     else:
         measured = say("kernel_output_measured", kernel=kernel.largest)
@@ -29,14 +33,16 @@ def output(subject: Subject) -> Check:
         tolerance = say("kernel_output_tolerance_spacing", value=result.tolerance)
     else:
         tolerance = say("kernel_output_tolerance", eager=result.eager_error, value=result.tolerance)
-    reason = _why(subject, result.eager_rows)
-    if result.eager_overflow:
+    status, reason = judged(result.ok), _why(subject, result.eager_rows)
+    if lost and status is Status.PASS:
+        status, reason = Status.NOT_TESTABLE, overflow(lost, subject.dtype)
+    elif result.eager_overflow:
         reason = say("kernel_output_overflow", rows=result.eager_overflow)
     elif kernel.undefined:
         reason = say("kernel_output_undefined", count=kernel.undefined)
     return outcome(
         "kernel.output",
-        judged(result.ok),
+        status,
         measured=measured,
         expected=expected,
         tolerance=tolerance,
@@ -48,8 +54,8 @@ def output(subject: Subject) -> Check:
             "tolerance": result.tolerance,
             "mismatched": kernel.mismatched,
             "undefined": kernel.undefined,
-            "eager_overflow_rows": result.eager_overflow,
-            "query": int(subject.rows[kernel.at[0]]) if kernel.at else None,
+            "eager_overflow_rows": result.eager_overflow + lost,
+            "query": int(subject.sound[kernel.at[0]]) if kernel.at else None,
             "empty_rows": len(subject.head.empty_rows),
         },
     )
@@ -110,7 +116,7 @@ def bits(subject: Subject) -> Check:
         measured=say("run_bits_same") if same else say("run_bits_differ"),
         expected=say("run_bits_expected"),
         tolerance=say("exact"),
-        reason=say("run_bits_why"),
+        reason=say("run_bits_why_alone") if subject.alone else say("run_bits_why"),
         site=subject.trace.kernel.site,
         figures={"same": same},
     )

@@ -5,6 +5,7 @@ import math
 from tracer.records import Check, Site, Status
 from tracer.texts import Message, message
 
+_LONG = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 Figure = float | int | str | bool | None
 
 
@@ -60,6 +61,11 @@ def untested(
         claim=claim,
         figures=figures,
     )
+
+
+def overflow(rows: int, dtype: str) -> Message:
+    """Return the reason of a check that ``rows`` rows cannot answer: the traced eager path's own scores overflowed."""
+    return say("overflow", rows=rows, dtype=_LONG[dtype])
 
 
 def judged(holds: bool) -> Status:

@@ -5,7 +5,7 @@ Must not know: how numbers are shown.
 
 import numpy as np
 
-from tracer.checks.outcome import judged, outcome, say, untested
+from tracer.checks.outcome import judged, outcome, overflow, say, untested
 from tracer.checks.subject import Subject
 from tracer.maths.scale import LARGEST_TOLERANCE
 from tracer.records import Check, Hop, ModelFacts, Status
@@ -82,10 +82,11 @@ def effective(subject: Subject) -> Check:
     by = say("fit_lse") if subject.lse is not None else say("fit_output")
     wanted = say("scale_expected", head_dim=subject.trace.model.head_dim, value=expected)
     if fit is None:
+        lost = int(subject.overflowed.sum())
         return untested(
             "scale.effective",
             expected=wanted,
-            reason=say("scale_effective_no_rows"),
+            reason=overflow(lost, subject.dtype) if lost else say("scale_effective_no_rows"),
             site=subject.trace.kernel.site,
             figures={"expected": expected},
         )

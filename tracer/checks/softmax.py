@@ -3,7 +3,7 @@
 import numpy as np
 
 from tracer.arrays import SPACING, Array, Floats
-from tracer.checks.outcome import judged, outcome, say, untested
+from tracer.checks.outcome import judged, outcome, overflow, say, untested
 from tracer.checks.subject import Subject
 from tracer.records import Check, Status
 from tracer.texts import Message
@@ -20,7 +20,7 @@ def sums(subject: Subject) -> Check:
     and the logsumexp the kernel's, so that a wrong one shows.
     """
     if subject.weights is not None:
-        rows = subject.rows
+        rows = subject.sound[~np.isnan(subject.head.lse[subject.sound])]  # NaN in q and k is in the weights too
         found = _sums(subject.weights)[rows]
         tolerance, reason = _SPACINGS * SPACING[subject.weights.dtype], say("softmax_rows_read")
     elif subject.lse is not None:
@@ -31,14 +31,18 @@ def sums(subject: Subject) -> Check:
         tolerance, reason = subject.lse_tolerance, say("softmax_rows_by_lse")
     else:
         return _untested(subject, say("no_lse_no_weights"))
+    lost = int(subject.overflowed.sum())
     if not rows.size:
-        return _untested(subject, say("undefined_rows"))
+        return _untested(subject, overflow(lost, subject.dtype) if lost else say("undefined_rows"))
     off = np.abs(np.nan_to_num(found, nan=np.inf) - 1)
     worst = int(off.argmax())
     query, total = int(rows[worst]), float(found[worst])
+    status = judged(float(off[worst]) <= tolerance)
+    if lost and status is Status.PASS:
+        status, reason = Status.NOT_TESTABLE, overflow(lost, subject.dtype)
     return outcome(
         "softmax.rows",
-        judged(float(off[worst]) <= tolerance),
+        status,
         measured=say("softmax_rows_measured", total=total, query=query, rows=len(found)),
         expected=say("softmax_rows_expected"),
         tolerance=say("absolute", value=tolerance),

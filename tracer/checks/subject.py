@@ -17,8 +17,16 @@ from tracer.maths.scale import LSE_NOISE, ScaleFit, fit_lse, fit_output
 from tracer.records import LayerTrace
 
 FLASH = ("flash-attn", "cpu-flash")
+# The largest finite number of each dtype.
+_LARGEST = {
+    "F64": float(np.finfo(np.float64).max),
+    "F32": float(np.finfo(np.float32).max),
+    "F16": float(np.finfo(np.float16).max),
+    "BF16": float(np.uint32(0x7F7F0000).view(np.float32)),
+}
 # A fit leaves a few times the error of a single logsumexp; a wrong mask leaves far more.
 _RESIDUAL_FACTOR = 4.0
+_ROWS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +83,60 @@ class Subject:
         return np.setdiff1d(np.arange(self.head.visibility.tq), self.head.empty_rows)
 
     @cached_property
+    def overflowed(self) -> NDArray[np.bool_]:
+        """Which rows of this head are no numbers because the eager path's own scores overflowed, [Tq].
+
+        The kernel's row is not finite, the reference's is, and a raw score of that row (q·k, before the scale, of
+        hidden keys too: the mask is only added afterwards) has no place in the dtype. Flash kernels and torch's sdpa
+        hold scores in float32: of theirs no row counts.
+        """
+        right, given = (np.isfinite(output).all(axis=1) for output in (self.head.output, self.output))
+        lost: NDArray[np.bool_] = np.logical_and(right, np.logical_not(given))
+        return lost & self._overflowing(self.index) if lost.any() else lost
+
+    @cached_property
+    def overflowed_anywhere(self) -> NDArray[np.bool_]:
+        """Which rows of the module's output an overflow of the eager path, in whatever head, can have reached, [Tq]."""
+        found = np.zeros(self.head.visibility.tq, dtype=np.bool_)
+        for head in range(self.trace.model.heads):
+            found |= self._overflowing(head)
+        return found
+
+    def _overflowing(self, head: int) -> NDArray[np.bool_]:
+        """Return which rows of query head ``head`` have a raw score that the eager path cannot hold, [Tq]."""
+        q = self.trace.captures["q"].array[:, head].float64()
+        found = np.zeros(len(q), dtype=np.bool_)
+        if self.trace.request.kernel.value != "eager":
+            return found
+        k = self.trace.captures["k"].array[:, self.trace.model.kv_head(head)].float64()
+        largest = _LARGEST[self.dtype]
+        with np.errstate(invalid="ignore", over="ignore"):
+            longest = np.sqrt(np.square(k).sum(axis=1).max(initial=0.0))
+            # No product is longer than its factors together, so most rows need no products at all.
+            suspect = np.flatnonzero(~(np.sqrt(np.square(q).sum(axis=1)) * longest < largest))
+            for start in range(0, suspect.size, _ROWS):
+                rows = suspect[start : start + _ROWS]
+                found[rows] = ~(np.abs(q[rows] @ k.T) <= largest).all(axis=1)
+        return found
+
+    @property
+    def alone(self) -> bool:
+        """Whether only this head was captured and run again, as of a long prompt."""
+        rotated = self.trace.captures.get("q_rope")
+        return rotated is not None and "H" not in rotated.axes
+
+    @cached_property
     def numerics(self) -> Numerics:
-        """flash-attention's criterion for this head's output."""
-        eager = None if self.eager is None else self.eager[self.rows]
-        known = np.isin(self.rows, eager_rows(self.output))
-        return numerics(self.output[self.rows], eager, self.head.output[self.rows], self.dtype, known=known)
+        """flash-attention's criterion for this head's output, over the rows in ``sound``."""
+        rows = self.sound
+        eager = None if self.eager is None else self.eager[rows]
+        known = np.isin(rows, eager_rows(self.output))
+        return numerics(self.output[rows], eager, self.head.output[rows], self.dtype, known=known)
+
+    @cached_property
+    def sound(self) -> NDArray[np.int64]:
+        """Those of ``rows`` that did not overflow."""
+        return self.rows[~self.overflowed[self.rows]]
 
     @cached_property
     def lse_tolerance(self) -> float:

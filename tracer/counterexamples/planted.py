@@ -49,14 +49,14 @@ def planted(layer: LayerTrace, head: int, attention: Attention, given: Inputs) -
 def moved(
     attention: Attention, given: Inputs, tokens: list[int], dtype: str
 ) -> tuple[tuple[int, int | None, bool], ...]:
-    """Return for each of ``tokens``: the first earlier row whose bits move when that token's q, k and v become those of
-    its neighbour (None: no row), and whether its own row moves."""
+    """Return for each of ``tokens``: the first earlier row whose bits move when that token's q, k and v are negated, as
+    they are when its hidden state is (None: no row), and whether its own row moves."""
     before = rounded(attention(given).output, dtype)
     found = []
     for token in tokens:
-        other = token - 1 if token else min(1, len(given.q) - 1)
         q, k, v = given.q.copy(), given.k.copy(), given.v.copy()
-        q[token], k[token], v[token] = given.q[other], given.k[other], given.v[other]
+        for x in (q, k, v):
+            x[token] = -x[token]
         after = rounded(attention(replace(given, q=q, k=k, v=v)).output, dtype)
         rows = [row for row in range(token + 1) if not before[row].same_bits(after[row])]
         earlier = [row for row in rows if row < token]

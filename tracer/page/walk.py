@@ -144,8 +144,9 @@ def _softmax(walk: _Walk) -> Section:
                 )
             )
         )
+    weight = float(row.weights.sum())
     rows.append(
-        TableRow(((), line(Piece(say("walk_total"), Role.STRONG)), *((),) * 3, _number(row.total), _number(1.0)))
+        TableRow(((), line(Piece(say("walk_total"), Role.STRONG)), *((),) * 3, _number(row.total), _number(weight)))
     )
     columns = (
         Column(say("column_key"), numeric=True, names=True),

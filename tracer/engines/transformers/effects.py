@@ -45,13 +45,25 @@ class Alone:
     def same(self, q: Any, k: Any, v: Any, output: Any) -> bool:
         """Return whether the latest such run gave the kernel the bits of ``q``, ``k``, ``v`` (all heads), and the
         kernel that head's bits of ``output``."""
-        import torch
-
         seen = self.watch.narrow
         if seen is None:
             return False
-        given = all(torch.equal(seen.arguments[name], x) for name, x in (("q", q), ("k", k), ("v", v)))
-        return given and torch.equal(seen.output, output[:, self.one.head])
+        given = all(same_bits(seen.arguments[name], x) for name, x in (("q", q), ("k", k), ("v", v)))
+        return given and same_bits(seen.output, output[:, self.one.head])
+
+
+def same_bits(a: Any, b: Any) -> bool:
+    """Return whether two tensors have one dtype, shape and bits: NaN equals the same NaN, 0.0 differs from -0.0."""
+    import torch
+
+    return a.dtype == b.dtype and a.shape == b.shape and torch.equal(_bits(a), _bits(b))
+
+
+def _bits(tensor: Any) -> Any:
+    """Return the tensor's bits as integers, same shape: NaN differs from itself, its bits do not."""
+    import torch
+
+    return tensor.contiguous().view({2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()])
 
 
 def observe(
@@ -76,7 +88,7 @@ def observe(
     with torch.no_grad():
         with alone.running(keep=True) if alone else nullcontext():
             untraced = call.again(call.hidden)
-            same = alone.same(q, k, v, output) if alone else torch.equal(untraced, call.output)
+            same = alone.same(q, k, v, output) if alone else same_bits(untraced, call.output)
         with alone.running() if alone else nullcontext():
             changed = tuple(_changed(call, untraced, t) for t in sorted({1, length // 2, length - 1}) if 0 < t < length)
         eager = _eager(q, k, v, scale, window, heads, output)
@@ -87,7 +99,7 @@ def _changed(call: Call, untraced: Any, t: int) -> tuple[int, int | None, bool]:
     """Negate the hidden state of position t: an exact change that keeps every magnitude and moves q, k and v."""
     hidden = call.hidden.clone()
     hidden[:, t] = -hidden[:, t]
-    moved = (call.again(hidden) != untraced).any(-1)[0]
+    moved = (_bits(call.again(hidden)) != _bits(untraced)).any(-1)[0]
     earlier = moved[:t].nonzero()
     return t, (int(earlier[0]) if len(earlier) else None), bool(moved[t])
 
