@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.checkpoint.open import open_checkpoint
 from tracer.engines.transformers.live import FromCheckpoint, Live, roles
 from tracer.errors import InputError, Unsupported
@@ -63,7 +64,7 @@ def verify_checkpoint(
     chosen_heads = tuple(range(settings.heads)) if heads is None else tuple(sorted(set(heads)))
     for head in chosen_heads:
         opened.check_head(head)
-    ids = tuple(token.id for token in read_prompt(opened, prompt, tokens, chat))
+    ids = _prompt_ids(opened, prompt, tokens, chat)
     run_dtype = read_dtype(opened, dtype)
     chosen = choose(kernel, device=device, dtype=LONG_DTYPES[run_dtype.value], head_dim=settings.head_dim)
     live = FromCheckpoint(opened, max(looked), chosen, run_dtype.value)
@@ -83,6 +84,17 @@ def verify_checkpoint(
         },
         warnings=opened.warnings,
     )
+
+
+def _prompt_ids(
+    opened: Checkpoint, prompt: str | None, tokens: Sequence[int] | None, chat: bool
+) -> tuple[int, ...]:
+    """Return the ids of the prompt; where they are given themselves, no tokenizer is needed."""
+    if tokens is None or prompt is not None:
+        return tuple(token.id for token in read_prompt(opened, prompt, tokens, chat))
+    ids = tuple(tokens)
+    opened.check_token_ids(ids)
+    return ids
 
 
 def verify_model(

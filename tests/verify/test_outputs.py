@@ -1,0 +1,135 @@
+"""What comes out: the page, JSON, JUnit XML, and the text of a failed assertion."""
+
+import json
+from dataclasses import replace
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.verify import attentions
+from tests.verify.attentions import put
+from tests.verify.conftest import IDS, live_model
+from tracer import data
+from tracer.records import Status
+from tracer.render import json_verify, junit
+from tracer.render.terminal.render import render
+from tracer.render.terminal.screen import Screen
+from tracer.texts import LANGUAGES, catalogue, message
+from tracer.verification.catalogue import CHECKS, CONSEQUENCES
+from tracer.verification.entry import verify_checkpoint, verify_model
+from tracer.verification.page import verify_page
+from tracer.verification.records import Verification
+from tracer.verification.review import review, spans
+
+
+@pytest.fixture(scope="module")
+def sound() -> Verification:
+    return verify_checkpoint(layers=(0, 2))
+
+
+@pytest.fixture(scope="module")
+def broken() -> Verification:
+    return verify_model(put(live_model(), attentions.HiddenScale), tokens=IDS)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_page_of_a_sound_model_tells_every_check_and_what_it_cost(sound: Verification, language: str) -> None:
+    text = render(verify_page(sound, language), Screen(width=120))
+    for outcome in sound.outcomes:
+        assert outcome.check.id in text
+    assert message("verify.page_passed", passed=42, untested=0).text(language) in text
+    assert "qwen3-tiny" in text
+    assert "cpu-flash" in text
+
+
+def test_the_page_of_a_broken_model_shows_place_and_change(broken: Verification) -> None:
+    text = render(verify_page(broken, "en"), Screen(width=100))
+    assert "self.scaling = (config.hidden_size // config.num_attention_heads) ** -0.5" in text
+    assert "define it as self.head_dim**-0.5" in text
+    assert "5 of 42 checks failed" in text
+
+
+def test_told_in_full_each_check_has_claim_measured_expected_tolerance_reason_and_place(sound: Verification) -> None:
+    text = render(verify_page(sound, "en", every=True), Screen(width=160))
+    check = next(o.check for o in sound.outcomes if o.check.id == "scale.effective")
+    for part in (check.claim, check.measured, check.expected, check.tolerance, check.reason):
+        assert part.text() in text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_json_holds_it_all_and_follows_its_schema(sound: Verification, broken: Verification, language: str) -> None:
+    import jsonschema
+
+    schema = json.loads(data.schema("trace-1").read_text(encoding="utf-8"))
+    for found in (sound, broken):
+        value = json.loads(json_verify.dumps(found, language))
+        jsonschema.validate(value, schema)
+        assert value["format"] == "verify/1"
+        assert value["exit_code"] == found.exit_code
+        assert {"id", "claim", "status", "measured", "expected", "tolerance", "reason", "site"} <= set(value["checks"][0])
+        assert len(value["checks"]) == len(found.outcomes)
+
+
+def test_json_holds_no_path_of_this_machine(broken: Verification) -> None:
+    site = next(o.check.site for o in broken.outcomes if o.check.id == "scale.static")
+    assert site is not None
+    text = json_verify.dumps(broken)
+    assert str(site.file) not in text
+    assert "/tmp/" not in text
+    assert "/home/" not in text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_junit_xml_has_a_case_for_each_check_and_a_failure_that_says_all(broken: Verification, language: str) -> None:
+    root = ElementTree.fromstring(junit.dumps(broken, language))
+    cases = root.findall(".//testcase")
+    assert len(cases) == len(broken.outcomes) == int(root.get("tests", "0"))
+    assert int(root.get("failures", "0")) == len(root.findall(".//failure")) == len(broken.failures)
+    skipped = sum(o.check.status is Status.NOT_TESTABLE for o in broken.outcomes)
+    assert int(root.get("skipped", "0")) == len(root.findall(".//skipped")) == skipped
+    failure = root.find(".//failure[@type='scale.static']")
+    assert failure is not None
+    assert "attentions.py" in (failure.text or "")
+    assert "0.3535533905932738" in (failure.text or "")
+    assert sum(int(suite.get("tests", "0")) for suite in root.findall("testsuite")) == len(cases)
+
+
+@pytest.mark.parametrize("text", ['<b> & "quotes"', "\x00\x1b[31m", "\ud800 lone", "]]>", "喵 😀"])
+def test_junit_xml_is_well_formed_whatever_a_name_holds(broken: Verification, text: str) -> None:
+    hostile = replace(broken, subject=text)
+    ElementTree.fromstring(junit.dumps(hostile).encode("utf-8"))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_review_tells_the_cause_first_and_what_follows_by_name(broken: Verification, language: str) -> None:
+    text = review(broken, language)
+    assert text.count("[scale.") == 1  # one place, one entry
+    assert "scale.value, scale.kernel" in text
+    assert text.rstrip().endswith("scale.effective, kernel.output")
+
+
+def test_nothing_is_said_of_what_did_not_fail(sound: Verification) -> None:
+    assert review(sound) == ""
+
+
+def test_exit_codes(sound: Verification, broken: Verification) -> None:
+    assert (sound.exit_code, broken.exit_code) == (0, 1)
+    untold = tuple(o for o in broken.outcomes if o.check.status is Status.NOT_TESTABLE)
+    assert replace(broken, outcomes=untold).exit_code == 3
+    assert replace(broken, outcomes=()).exit_code == 3
+
+
+def test_every_check_has_a_claim_and_an_advice_in_every_language() -> None:
+    texts: Any = catalogue()
+    for id in CHECKS:
+        name = id.replace(".", "_")
+        claim = texts.get(f"verify.{name}_claim") or texts.get(f"checks.{name}_claim")
+        assert claim, id
+        assert set(claim) >= set(LANGUAGES)
+        assert set(texts[f"verify.{name}_fix"]) >= set(LANGUAGES), id
+    assert set(CHECKS) >= CONSEQUENCES
+
+
+def test_runs_of_numbers_are_joined() -> None:
+    assert spans([0, 1, 2, 5, 7, 8]) == "0–2, 5, 7–8"
