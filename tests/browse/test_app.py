@@ -5,9 +5,10 @@ from browse_support import browse, press, screen, settle, shelf
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Tree
 
-from tracer.browse.app import KEYS, BrowseApp
+from tracer.browse.app import BrowseApp
 from tracer.browse.books import Shelf
 from tracer.browse.contents import ContentsTree
+from tracer.browse.keys import KEYS
 from tracer.browse.source_view import SourceView
 from tracer.errors import Unsupported
 
@@ -125,6 +126,7 @@ def test_from_beside_the_reader_goes_over_and_comes_back() -> None:
         await press(app, pilot, "b", "tab", "enter")
         assert where(app) == "nanovllm/model.py:6 self.qkv_proj(hidden_states)"
         assert app.focused is app.query_one("#source")
+        assert "transformers 1.0  project" in screen(app)  # the two have changed places
         await press(app, pilot, "u")
         assert where(app) == "transformers/model.py:7 self.q_proj(hidden_states)"
 

@@ -9,16 +9,17 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.content import Content
 from textual.widgets import Static, Tree
 
+from tracer.browse.beside import Beside
 from tracer.browse.books import Book, Shelf, Spot
 from tracer.browse.citation import citation
 from tracer.browse.contents import ContentsTree, Entry
 from tracer.browse.details import details
-from tracer.browse.elsewhere import neighbour, on_way, same_place
+from tracer.browse.elsewhere import neighbour, on_way
+from tracer.browse.keys import KeysBar, bindings
 from tracer.browse.lowering import lowered
 from tracer.browse.search import Hit, search
 from tracer.browse.search_screen import SearchScreen
@@ -27,21 +28,7 @@ from tracer.errors import TracerError
 from tracer.texts import LANGUAGES, message
 
 _FIRST_PLACE = "project"
-# Key, action, name of its text; in the order of the bar.
-KEYS = (
-    ("]", "hop(True)", "key_next"),
-    ("[", "hop(False)", "key_back"),
-    ("n", "mark(True)", "key_mark"),
-    ("b", "beside", "key_beside"),
-    ("/", "search", "key_search"),
-    ("y", "cite", "key_cite"),
-    ("u", "undo", "key_undo"),
-    ("t", "tree", "key_tree"),
-    ("l", "language", "key_language"),
-    ("q", "quit", "key_quit"),
-)
 _INTERRUPTED = 130
-_NAMES = {"]": "right_square_bracket", "[": "left_square_bracket", "/": "slash"}
 
 
 class BrowseApp(App[None]):
@@ -50,10 +37,7 @@ class BrowseApp(App[None]):
     CSS_PATH = "browse.tcss"
     ENABLE_COMMAND_PALETTE = False  # its texts are in one language only
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide"), (200, "-broad")]  # noqa: RUF012 (an instance variable to mypy)
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(_NAMES.get(key, key), action, show=False) for key, action, _ in KEYS),
-        Binding("N", "mark(False)", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings()
 
     def __init__(self, shelf: Shelf, language: str = "en") -> None:
         super().__init__()
@@ -75,17 +59,15 @@ class BrowseApp(App[None]):
                     with Vertical(classes="pane"):
                         yield Static(id="title", classes="title", markup=False)
                         yield SourceView("source")
-                    with Vertical(id="other", classes="pane"):
-                        yield Static(id="beside-title", classes="title", markup=False)
-                        yield SourceView("beside")
+                    yield Beside(id="other", classes="pane")
                 with VerticalScroll(id="details"):
                     yield Static(id="said", markup=False)
-        yield Static(id="keys", markup=False)
+        yield KeysBar(id="keys", markup=False)
 
     def on_mount(self) -> None:
         """Show the first file at once; its places follow when they are found."""
         self.title = "trace browse"
-        self._keys()
+        self.query_one(KeysBar).speak(self.language)
         tree = self.query_one(ContentsTree)
         tree.fill()
         self._show_beside()
@@ -209,29 +191,8 @@ class BrowseApp(App[None]):
         self._show_beside()
 
     def _show_beside(self) -> None:
-        title, view = self.query_one("#beside-title", Static), self.query_one("#beside", SourceView)
-        self.query_one("#other").display = view.display = self._beside is not None
-        if self._beside is None:
-            return
-        book = self.shelf.book(self._beside)
-        found = same_place(self.spot, book) if self.spot is not None else None
-        if found is None:
-            here = message("browse.no_such_place", framework=book.library.release.name)
-            title.update(f" {here.text(self.language)} ")
-            view.display = False
-            return
-        title.update(f" {book.library.release.name}  {found.place}  {self._text('go_there')} ")
-        view.show(book.files[found.file], book.spots(found.file))
-        view.point(found)
-        view.place(found.span.line, found.span.column)
-        view.call_after_refresh(view.place, found.span.line, found.span.column)
-
-    def _keys(self) -> None:
-        parts: list[Content] = []
-        for key, action, name in KEYS:
-            pressed = f"[@click=app.{action}][bold #ffffff on #303a4a]$key[/] $name[/] "
-            parts.append(Content.from_markup(pressed, key=key, name=self._text(name)))
-        self.query_one("#keys", Static).update(Content.assemble(*parts))
+        book = self.shelf.book(self._beside) if self._beside is not None else None
+        self.query_one(Beside).show(book, self.spot, self.language)
 
     def _say_status(self, name: str, **values: object) -> None:
         self.query_one("#said", Static).update(self._text(name, **values))
@@ -255,6 +216,7 @@ class BrowseApp(App[None]):
         book = self.shelf.book(self._beside) if self._beside is not None else None
         spot = book.under(view.source.member, view.line, view.column) if book is not None and view.source else None
         if spot is not None:
+            self._beside = self.book.framework if self.book is not None else None  # the two change places
             self._go(spot)
             self.query_one("#source").focus()
 
@@ -386,5 +348,5 @@ class BrowseApp(App[None]):
         """Speak the other language."""
         self.language = LANGUAGES[(LANGUAGES.index(self.language) + 1) % len(LANGUAGES)]
         self.query_one(ContentsTree).speak(self.language)
-        self._keys()
+        self.query_one(KeysBar).speak(self.language)
         self._refresh()
