@@ -62,6 +62,14 @@ def test_columns_count_characters_and_not_bytes() -> None:
     assert (found.code, found.span.column) == ("y", 13)
 
 
+def test_places_within_an_f_string_are_not_guessed() -> None:
+    read = shelf().book("transformers")
+    new = replace(read, files={MODEL: replace(read.files[MODEL], source="y = 1\nx = f'a {y} \\d'\n")})
+    found = new.under(MODEL, 2, 9)
+    assert found is not None
+    assert found.code == "f'a {y} \\d'"
+
+
 def test_a_file_that_is_no_python_of_today_is_still_shown() -> None:
     read = shelf().book("transformers")
     old = replace(read, files={MODEL: replace(read.files[MODEL], source="print 'x'\n")})

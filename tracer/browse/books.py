@@ -3,12 +3,11 @@
 Must not know: screens, languages.
 """
 
-import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from threading import RLock
 
+from tracer.browse.syntax import expressions
 from tracer.errors import TracerError
 from tracer.lineage.definitions import definition
 from tracer.lineage.result import Step, ValuePath
@@ -17,7 +16,6 @@ from tracer.reading.library import Library, cache_folder
 from tracer.reading.releases import Release
 from tracer.records import Hop, LayerTrace, Site, Span
 from tracer.source.files import SourceFile
-from tracer.source.text import Text
 
 
 @dataclass(frozen=True)
@@ -182,9 +180,7 @@ class Book:
 
     def _expressions(self, file: str, line: int) -> Iterator[Spot]:
         text = self.files[file].text
-        tree = _parsed(text.source)
-        for scope, node in _nodes(tree, line) if tree is not None else ():
-            span = _span(node, text)
+        for span, scope in expressions(text, line):
             yield Spot(self.framework, file, span, scope, text.code(span))
 
 
@@ -247,36 +243,3 @@ class Shelf:
 def _size(spot: Spot) -> tuple[int, int, int]:
     lines = spot.span.end_line - spot.span.line
     return lines, len(spot.code), -spot.span.column
-
-
-@cache
-def _parsed(source: str) -> ast.Module | None:
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError):
-        return None  # written for another Python: there the named places are all there is
-
-
-def _nodes(tree: ast.AST, line: int, scope: tuple[str, ...] = ()) -> Iterator[tuple[str, ast.expr]]:
-    """Yield every expression that covers ``line``, with its scope."""
-    for child in ast.iter_child_nodes(tree):
-        first, last = getattr(child, "lineno", line), getattr(child, "end_lineno", line)
-        if not first <= line <= last and not getattr(child, "decorator_list", ()):
-            continue
-        if isinstance(child, ast.expr):
-            yield ".".join(scope), child
-        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from _nodes(child, line, (*scope, child.name))
-        else:
-            yield from _nodes(child, line, scope)
-
-
-def _span(node: ast.expr, text: Text) -> Span:
-    """Return where an expression stands; the syntax tree counts columns in bytes, a Span in code points."""
-    end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
-    return Span(node.lineno, _points(text, node.lineno, node.col_offset), end_line, _points(text, end_line, end_column))
-
-
-def _points(text: Text, line: int, column: int) -> int:
-    (content,) = text.lines(line, line)
-    return len(content.encode("utf-8")[:column].decode("utf-8", errors="ignore"))
