@@ -125,6 +125,7 @@ def _traced(asked: RunOptions, progress: streams.Progress) -> tuple["LayerTrace"
             dtype=asked.dtype,
             progress=layer_starts,
             cost=read,
+            light=True,
         )
     finally:
         collector.release()
