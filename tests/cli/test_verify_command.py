@@ -63,9 +63,7 @@ def test_a_faulty_kernel_fails_with_exit_code_1_and_names_the_place(
 
 def test_thorough_changes_every_token(trace: Trace, tmp_path: Path) -> None:
     answer = tmp_path / "verify.json"
-    ended = trace(
-        "verify", "qwen3", "--tokens", "5,9,5,9,5,1,2", "--thorough", "--format", "json", "-o", str(answer)
-    )
+    ended = trace("verify", "qwen3", "--tokens", "5,9,5,9,5,1,2", "--thorough", "--format", "json", "-o", str(answer))
     assert ended.code == 0
     found = json.loads(answer.read_text(encoding="utf-8"))
     effect = next(check for check in found["checks"] if check["id"] == "causal.effect")

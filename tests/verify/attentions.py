@@ -84,7 +84,12 @@ class Unnormed(qwen3.Qwen3Attention):
     """q_norm forgotten."""
 
     def forward(  # type: ignore[override]
-        self, hidden_states: Tensor, position_embeddings: Any, attention_mask: Any = None, cache: Any = None, **kwargs: Any
+        self,
+        hidden_states: Tensor,
+        position_embeddings: Any,
+        attention_mask: Any = None,
+        cache: Any = None,
+        **kwargs: Any,
     ) -> Any:
         shape = (*hidden_states.shape[:2], -1, self.head_dim)
         query_states = self.q_proj(hidden_states).view(shape).transpose(1, 2)

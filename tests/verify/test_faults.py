@@ -55,7 +55,9 @@ def test_a_fault_leaves_with_its_with() -> None:
 
 
 def test_an_edit_that_matches_nothing_is_an_error_and_no_silent_pass() -> None:
-    nowhere = Fault("scale_hidden", "scale.static", (Edit("model", "Qwen3Attention.__init__", "self.nothing = HERE", "1"),))
+    nowhere = Fault(
+        "scale_hidden", "scale.static", (Edit("model", "Qwen3Attention.__init__", "self.nothing = HERE", "1"),)
+    )
     with pytest.raises(Unsupported) as error:
         change(nowhere)
     assert error.value.id == "source.anchor_none"

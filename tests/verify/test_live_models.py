@@ -237,7 +237,12 @@ def test_another_kind_of_model_is_refused() -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     small = LlamaConfig(
-        num_hidden_layers=1, hidden_size=8, num_attention_heads=2, num_key_value_heads=1, intermediate_size=8, vocab_size=9
+        num_hidden_layers=1,
+        hidden_size=8,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        intermediate_size=8,
+        vocab_size=9,
     )
     with pytest.raises(Unsupported) as error:
         tracer.verify(LlamaForCausalLM(small))

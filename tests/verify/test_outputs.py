@@ -67,7 +67,9 @@ def test_json_holds_it_all_and_follows_its_schema(sound: Verification, broken: V
         jsonschema.validate(value, schema)
         assert value["format"] == "verify/1"
         assert value["exit_code"] == found.exit_code
-        assert {"id", "claim", "status", "measured", "expected", "tolerance", "reason", "site"} <= set(value["checks"][0])
+        assert {"id", "claim", "status", "measured", "expected", "tolerance", "reason", "site"} <= set(
+            value["checks"][0]
+        )
         assert len(value["checks"]) == len(found.outcomes)
 
 

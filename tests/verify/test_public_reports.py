@@ -51,7 +51,9 @@ class TestScale:
             assert derived / 0.08838834764831845 == pytest.approx(1.2649, abs=1e-4)
 
     def test_the_wrong_scale_fails_where_it_differs(self) -> None:
-        assert "scale.static" in failed(verify_model(put(live_model(), attentions.HiddenScale), tokens=IDS, layers=(0,)))
+        assert "scale.static" in failed(
+            verify_model(put(live_model(), attentions.HiddenScale), tokens=IDS, layers=(0,))
+        )
         alike = live_model(hidden_size=96)  # 96 / 6 = head_dim: like 1.7B, 8B and 14B
         assert failed(verify_model(put(alike, attentions.HiddenScale), tokens=IDS, layers=(0,))) == set()
 
@@ -59,7 +61,9 @@ class TestScale:
     def test_other_ways_to_write_the_same_scale(self, code: str) -> None:
         assert evaluate(code, {"self.head_dim": 128.0}) == pytest.approx(128**-0.5, rel=1e-15)
 
-    @pytest.mark.parametrize("code", ["open('x')", "self.unknown ** -0.5", "__import__('os')", "1 if x else 2", "1 / 0"])
+    @pytest.mark.parametrize(
+        "code", ["open('x')", "self.unknown ** -0.5", "__import__('os')", "1 if x else 2", "1 / 0"]
+    )
     def test_what_is_more_than_arithmetic_is_not_evaluated(self, code: str) -> None:
         assert evaluate(code, {"self.head_dim": 128.0}) is None
 

@@ -86,9 +86,7 @@ def verify_checkpoint(
     )
 
 
-def _prompt_ids(
-    opened: Checkpoint, prompt: str | None, tokens: Sequence[int] | None, chat: bool
-) -> tuple[int, ...]:
+def _prompt_ids(opened: Checkpoint, prompt: str | None, tokens: Sequence[int] | None, chat: bool) -> tuple[int, ...]:
     """Return the ids of the prompt; where they are given themselves, no tokenizer is needed."""
     if tokens is None or prompt is not None:
         return tuple(token.id for token in read_prompt(opened, prompt, tokens, chat))

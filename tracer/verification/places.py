@@ -44,6 +44,7 @@ class Places:
     overlay: Mapping[str, SourceFile] = field(default_factory=dict)
     _found: dict[str, Site | None] = field(default_factory=dict)
     _files: dict[str, SourceFile | None] = field(default_factory=dict)
+    _seen: dict[Place, Site | None] = field(default_factory=dict)
 
     def site(self, *names: str) -> Site | None:
         """Return the first place among ``names`` (``group.entry``) that is found, or None."""
@@ -56,7 +57,14 @@ class Places:
 
     def at(self, place: Place | None) -> Site | None:
         """Return the Site of an expression that was seen running, or None where its source cannot be had."""
-        if place is None or place.lines is None:
+        if place is None:
+            return None
+        if place not in self._seen:
+            self._seen[place] = self._at(place)
+        return self._seen[place]
+
+    def _at(self, place: Place) -> Site | None:
+        if place.lines is None:
             return None
         file = self._file(place.file)
         if file is None or place.lines[1] > len(file.text.starts):

@@ -3,7 +3,6 @@
 Must not know: what should come out.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +19,8 @@ _MOST_READS = 8
 # Scores of about this size leave no exponential that does not subtract the row's maximum.
 _LOUD = 1000.0
 _STEADY = 8
+_LAST = 64
+_LOUD_HEADS = 4
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class Moved:
 class Probed:
     """What running one call again showed. Fields are None where a probe was not run or could not be.
 
-    ``eager``: plain matrix products in the same dtype, by batch row, output [Tq, heads, D]; ``loud_eager`` likewise.
+    ``eager``: plain matrix products in the same dtype, by batch row, output [Tq, heads, D]; ``loud_eager`` likewise,
+    for the part that loud_part tells.
     """
 
     repeats: bool
@@ -144,13 +146,23 @@ def _eager(seen: AttentionSeen, step: Step, facts: ModelFacts, plan: Plan) -> tu
     return tuple(_plain(query[n], key[n], value[n], n, step, facts, plan) for n in range(len(step.ids)))
 
 
+def loud_part(length: int, plan: Plan) -> tuple[slice, tuple[int, ...]]:
+    """Return the queries and heads that are looked at with large scores: the last queries, which see most keys, of some
+    heads; all of them where it is to be thorough."""
+    if plan.thorough:
+        return slice(0, length), plan.heads
+    return slice(max(0, length - _LAST), length), plan.heads[:: max(1, len(plan.heads) // _LOUD_HEADS)]
+
+
 def _loud_eager(loud: probes.Changed | None, step: Step, facts: ModelFacts, plan: Plan) -> Array | None:
     if loud is None or loud.query is None or loud.key is None or loud.value is None:
         return None
-    return _plain(loud.query[0], loud.key[0], loud.value[0], 0, step, facts, plan)
+    rows, heads = loud_part(step.ids.shape[1], plan)
+    visible = step.visibility(0, loud.key.shape[2], facts.window).rows(rows.start, rows.stop)
+    scale = facts.head_dim**-0.5
+    return probes.eager(loud.query[0][:, rows], loud.key[0], loud.value[0], scale, visible, heads)
 
 
 def _plain(query: Array, key: Array, value: Array, row: int, step: Step, facts: ModelFacts, plan: Plan) -> Array:
     visible = step.visibility(row, key.shape[1], facts.window).rows(0, step.ids.shape[1])
-    heads: Sequence[int] = plan.heads
-    return probes.eager(query, key, value, facts.head_dim**-0.5, visible, heads)
+    return probes.eager(query, key, value, facts.head_dim**-0.5, visible, plan.heads)

@@ -87,6 +87,7 @@ class _Work:
     plain: runs.PlainRun = field(default_factory=runs.PlainRun)
     unsteady: set[int] = field(default_factory=set)
     plain_seconds: float = 0.0
+    judging: float = 0.0
     _done: int = 0
 
     def run(self, scenario: Scenario) -> None:
@@ -170,14 +171,16 @@ class _Work:
         other = Step(ids, step.positions, step.real)
 
         def judge(call: Call) -> None:
+            started = time.perf_counter()
             record = seen(call, weights=False)
             case = self._case(scenario, other, record, Probed(True), self.wanted.heads)
             self._keep([runs.model_causal(case, self.plain, last)])
             self._advance()
+            self.judging += time.perf_counter() - started
 
-        started = time.perf_counter()
+        started, judging = time.perf_counter(), self.judging
         self._forward(other, judge)
-        self.plain_seconds = time.perf_counter() - started
+        self.plain_seconds = time.perf_counter() - started - (self.judging - judging)
 
     def _direct(self, case: Case) -> runs.Direct | None:
         kernel, interface = self.live.kernel, case.interface

@@ -18,12 +18,12 @@ from tracer.maths.attention import head as attention
 from tracer.maths.criterion import difference, lse_tolerance, numerics
 from tracer.records import Site, Status
 from tracer.verification.case import Case
+from tracer.verification.probing import Plan, loud_part
 from tracer.verification.records import Finding
 from tracer.verification.subjects import kernel_site, subject
 from tracer.verification.verdict import finding, passed, say, untested
 from tracer.verification.views import view
 
-_LAST = 64  # the last queries, which see most keys, are those that large scores are looked at for
 _UNLIKE = 0.05  # a relative error beyond this is no rounding, not even to bfloat16
 _MANY = 1024  # as many numbers tell how large the error of plain products is
 _SPACINGS = 8  # rows are summed here; what is left is the rounding of each weight, and of the softmax that made them
@@ -270,8 +270,9 @@ def _large(case: Case, row: int, index: int) -> Finding | None:
     if eager is None or (seen is not None and not seen.right[case.rows[0]].all()):
         return untested(case, "softmax.large", expected=wanted, reason=say("large_sight"), head=index)
     kv = case.facts.kv_head(index)
-    length = case.step.ids.shape[1]
-    last = slice(0 if case.thorough else max(0, length - _LAST), length)
+    last, heads = loud_part(case.step.ids.shape[1], Plan(case.heads, case.thorough))
+    if index not in heads:
+        return None
     acting = _judged(case, 0, index)
     scale = case.scale if acting is None else acting.scale
     visible = replace(
@@ -281,7 +282,7 @@ def _large(case: Case, row: int, index: int) -> Finding | None:
     reference = attention(query.float64(), key.float64(), value.float64(), scale, visible)
     judged = numerics(
         loud.output[0, last, index].float64(),
-        eager[last, case.heads.index(index)].float64(),
+        eager[:, heads.index(index)].float64(),
         reference.output,
         case.dtype,
     )
