@@ -66,6 +66,6 @@ class _Filler(string.Formatter):
     def __init__(self, language: str) -> None:
         self._language = language
 
-    def get_field(self, field_name: str, args: object, kwargs: Mapping[str, object]) -> tuple[object, str]:  # type: ignore[override]
+    def get_field(self, field_name: str, args: object, kwargs: Mapping[str, object]) -> tuple[object, str]:
         value = kwargs[field_name]
         return (value.text(self._language) if isinstance(value, Message) else value), field_name

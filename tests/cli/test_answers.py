@@ -42,8 +42,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 
 
 DEFAULTS = {
-    "revision": None, "layers": [0], "head": 0, "heads": None, "query": None, "prompt": None, "tokens": None, "chat": False,
-    "engine": "transformers", "kernel": "auto", "device": "auto", "dtype": "auto",
+    "revision": None, "layers": [0], "head": 0, "heads": None, "query": None, "prompt": None, "tokens": None,
+    "chat": False, "engine": "transformers", "kernel": "auto", "device": "auto", "dtype": "auto",
 }  # fmt: skip
 
 
