@@ -4,7 +4,6 @@ Top to bottom: find the anchors, build the model under instrumented code, run it
 lent kernel, look at what moves when that attention is run again, and hand on plain records. Must not know: pages.
 """
 
-import importlib
 import importlib.metadata
 import platform
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +18,9 @@ from tracer.capture.turn import turn
 from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.engines.ambient import plain
 from tracer.engines.arrays import dtype_name, to_array, torch_dtype
-from tracer.engines.transformers import steps, streaming
+from tracer.engines.transformers import definitions, steps, streaming
 from tracer.engines.transformers.attention import from_interface, from_kernel
+from tracer.engines.transformers.definitions import Code
 from tracer.engines.transformers.effects import Alone, Call, observe
 from tracer.engines.transformers.lending import KernelSeen, KernelWatch, lent, quiet_cast
 from tracer.errors import Unsupported
@@ -29,7 +29,6 @@ from tracer.lineage import hops
 from tracer.records import Capture, LayerTrace, Request, Token
 from tracer.source import anchors, files
 
-_UTILS = "transformers.modeling_flash_attention_utils"
 _WAYS = {"flash-attn": "flash", "cpu-flash": "flash", "sdpa": "sdpa", "eager": "eager"}
 _PACKAGES = ("tracer", "torch", "transformers", "numpy", "safetensors", "tokenizers")
 Progress = Callable[[int, int], None]
@@ -40,13 +39,15 @@ LONG = 8192
 @dataclass(frozen=True)
 class Wanted:
     """What to run: the request, the kernel that was chosen, the heads whose eager comparison is kept, a folder for
-    finished anchor tables (None: keep none), and who is told of each layer that has run."""
+    finished anchor tables (None: keep none), and who is told of each layer that has run. ``light`` allows a process
+    that runs nothing else to import only what the flash path needs of transformers."""
 
     request: Request
     kernel: ChosenKernel
     heads: tuple[int, ...]
     cache: Path | None = None
     progress: Progress | None = None
+    light: bool = False
 
 
 def trace_layer(checkpoint: Checkpoint, tokens: tuple[Token, ...], wanted: Wanted) -> LayerTrace:
@@ -74,7 +75,9 @@ def _traced(
     table = anchors.table(defined, sources, wanted.cache)
     paths = {value: hops.path(table, defined.paths[value][way]) for value in ("scale", "causal")}
     one = _one_head(checkpoint, wanted, layers[0])
-    run = _Run(checkpoint, wanted, Recorder(steps.keeping(way, one)), instrument(table, steps.probed(table, way)))
+    code = definitions.light() if wanted.light and way == "flash" else definitions.whole()
+    probes = instrument(table, steps.probed(table, way), code.modules if code.light else None)
+    run = _Run(checkpoint, wanted, Recorder(steps.keeping(way, one)), probes, code)
     traces = []
     with run.kernel():
         for caught in run.forward(layers):
@@ -113,7 +116,7 @@ def _traced(
                         **attention.inputs(),
                     },
                     effects=effects,
-                    warnings=checkpoint.warnings,
+                    warnings=(*checkpoint.warnings, *([code.why] if code.why else [])),
                 )
             )
     return tuple(traces)
@@ -142,9 +145,12 @@ class _Caught:
 class _Run:
     """One run: the recorder, the kernel's watch and the forward pass up to the last asked layer's attention."""
 
-    def __init__(self, checkpoint: Checkpoint, wanted: Wanted, recorder: Recorder, code: Instrumentation) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, wanted: Wanted, recorder: Recorder, probes: Instrumentation, code: Code
+    ) -> None:
         self._checkpoint = checkpoint
         self._wanted = wanted
+        self._probes = probes
         self._code = code
         self._recorder = recorder
         varlen = wanted.kernel.varlen
@@ -157,7 +163,7 @@ class _Run:
         if self.watch is None or dense is None:
             yield
             return
-        utils = importlib.import_module(_UTILS)
+        utils = self._code.modules[definitions.UTILS]
         with lent(utils, self.watch, dense), quiet_cast(utils):
             yield
 
@@ -167,9 +173,9 @@ class _Run:
         dtype, last = torch_dtype(request.dtype.value), layers[-1]
         self._checkpoint.require_layers(last)
         rows = self._checkpoint.embedding_rows(request.token_ids, dtype).to(kernel.device)[None]
-        with self._code.swapped(self._recorder):
+        with self._probes.swapped(self._recorder):
             with self._recorder.during("construct"):
-                model = streaming.build(self._checkpoint, last, kernel.attn_implementation, kernel.device)
+                model = streaming.build(self._checkpoint, last, kernel.attn_implementation, kernel.device, self._code)
             streaming.fill_on_demand(model, self._checkpoint, dtype, kernel.device, kept=layers)
             caught = self._watch_modules(model, layers)
             try:
