@@ -268,8 +268,9 @@ def functions(defined: Any) -> list[FunctionType]:
 
 
 def _layers(code: Code, config: Any) -> Any:
-    """Return the model's layers and rotary embedding, called in the order of Qwen3Model.forward: on the flash path,
-    without a cache or padding, that makes no mask (transformers' own gives None there)."""
+    """Return the model's layers, called in the order of Qwen3Model.forward: on the flash path, without a cache or
+    padding, that makes no mask (transformers' own gives None there). ``rotary_emb`` is for the caller to put in: made on
+    the meta device, its frequencies alone would make torch import its compiler."""
     import torch
     from torch import nn
 
@@ -280,7 +281,6 @@ def _layers(code: Code, config: Any) -> Any:
             super().__init__()
             self.config = config
             self.layers = nn.ModuleList([model.Qwen3DecoderLayer(config, n) for n in range(config.num_hidden_layers)])
-            self.rotary_emb = model.Qwen3RotaryEmbedding(config=config)
 
         def forward(self, inputs_embeds: Any, use_cache: bool, **sequence: Any) -> Any:
             position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device).unsqueeze(0)
