@@ -4,6 +4,7 @@ Must not know: anything the pipeline knows.
 """
 
 import operator
+import os
 import reprlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def trace(
-    checkpoint: str | None = None,
+    checkpoint: "str | os.PathLike[str] | None" = None,
     *,
     revision: str | None = None,
     layer: int = 0,
@@ -37,6 +38,8 @@ def trace(
     ``trace.layer.captures``: its name, axes, exact bits (``.array.numbers()``) and the source expression that made it.
     Raises InputError for what cannot be done as asked, Unsupported for what cannot be done here.
     """
+    if isinstance(checkpoint, os.PathLike):
+        checkpoint = os.fspath(checkpoint)
     texts = {"checkpoint": checkpoint, "revision": revision, "prompt": prompt}
     texts |= {"engine": engine, "kernel": kernel, "device": device, "dtype": dtype}
     for name, value in texts.items():

@@ -215,7 +215,7 @@ class Status(StrEnum):
     NOT_TESTABLE = "not_testable"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Check:
     """One claim about the run, tested. ``reason`` says why that tolerance, or why it could not be tested."""
 
@@ -228,3 +228,6 @@ class Check:
     reason: Message
     site: Site | None = None
     figures: Mapping[str, float | int | str | bool | None] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<Check {self.id}: {self.status}; measured {self.measured}; expected {self.expected}>"

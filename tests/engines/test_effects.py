@@ -221,3 +221,16 @@ def test_the_callers_modes_change_no_number(make_checkpoint: Callable[..., Path]
         torch.set_default_dtype(default)
     assert all(found.captures[name].array.same_bits(plain.captures[name].array) for name in plain.captures)
     assert found.effects.untraced_same
+
+
+def test_a_patched_norm_is_refused_because_its_lines_do_not_run(
+    make_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = importlib.import_module("transformers.models.qwen3.modeling_qwen3")
+
+    def louder(self: Any, hidden_states: torch.Tensor) -> torch.Tensor:
+        return 1.0001 * hidden_states
+
+    monkeypatch.setattr(model.Qwen3RMSNorm, "forward", louder)
+    with pytest.raises(Unsupported, match=r"Qwen3RMSNorm\.forward does not run the code that stands in"):
+        run(make_checkpoint(), 0, prompt(4))

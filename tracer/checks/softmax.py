@@ -10,6 +10,8 @@ from tracer.texts import Message
 
 _ROWS = 256
 # Weights are summed in float64 here; what is left is the rounding of each weight, and of the softmax that made them.
+# Beyond this the logsumexp is known too coarsely to say that weights sum to 1 and not to 2.
+_BLIND = 0.5
 _SPACINGS = 8
 
 
@@ -38,6 +40,8 @@ def sums(subject: Subject) -> Check:
     worst = int(off.argmax())
     query, total = int(rows[worst]), float(found[worst])
     status = judged(float(off[worst]) <= tolerance)
+    if tolerance > _BLIND:
+        status, reason = Status.NOT_TESTABLE, say("softmax_rows_blind", tolerance=tolerance)
     if lost and status is Status.PASS:
         status, reason = Status.NOT_TESTABLE, overflow(lost, subject.dtype)
     return outcome(

@@ -91,7 +91,7 @@ class Head:
         """Return A for a window [rows, cols], 0 where the key is hidden. Rows over all columns sum to 1."""
         start, stop, _ = rows.indices(self.visibility.tq)
         lse = self.lse[start:stop, None]
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             weights = np.exp(self.scores(rows, cols) - np.where(np.isneginf(lse), 0.0, lse))
         return np.where(self.visibility.rows(start, stop, cols), weights, 0.0)
 

@@ -42,7 +42,7 @@ def _scores(say: Words, reference: Head, names: tuple[Shown, ...], window: Windo
     visible = reference.visibility.rows(window.rows.start, window.rows.stop, window.keys)
     finite = scores[visible & np.isfinite(scores)]
     top = reference.row_max[window.rows, None]
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         levels = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
     return Matrix(
         _title("scores", say, say("scores_note")),

@@ -78,12 +78,13 @@ def steps(way: str) -> tuple[Step, ...]:
 
 def probed(table: Table, way: str) -> list[str]:
     """Return the anchors to probe: all in the files that this way runs, but those outside the asked layer's windows."""
-    outside = {"attention.hidden", "norm.rsqrt"}
+    outside = {"attention.hidden"}
     prefixes = (
         "rope.",
         "attention.",
         "scale.",
         "causal.",
+        "norm.",
         {"flash": "kernel.", "sdpa": "sdpa.", "eager": "eager."}[way],
     )
     return [
