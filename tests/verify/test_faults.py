@@ -1,26 +1,40 @@
 """Every planted fault is caught by the check that names it, at its place; without the fault nothing fails."""
 
+from functools import cache
+
 import pytest
 
 from tracer.errors import Unsupported
 from tracer.records import Status
 from tracer.texts import LANGUAGES
+from tracer.verification.catalogue import CHECKS
 from tracer.verification.faults import kernels, tables
 from tracer.verification.faults.catalogue import FAULTS
 from tracer.verification.faults.plant import change, planted
 from tracer.verification.faults.records import Edit, Fault
-from tracer.verification.faults.trial import run_fault, without
+from tracer.verification.faults.trial import Caught, run_fault, without
+
+
+@cache
+def caught_of(fault_id: str) -> Caught:
+    return run_fault(next(fault for fault in FAULTS if fault.id == fault_id))
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.id)
 def test_a_planted_fault_is_caught_by_the_check_that_names_it_at_its_place(fault: Fault) -> None:
-    caught = run_fault(fault)
+    caught = caught_of(fault.id)
     assert caught.check is not None
     assert caught.check.status is Status.FAIL, caught.check.reason
     assert caught.at_place, caught.check.site
     for language in LANGUAGES:
         for said in (caught.check.claim, caught.check.measured, caught.check.expected, caught.check.reason):
             assert said.text(language)
+
+
+def test_every_check_fails_on_some_fault() -> None:
+    failing = {id for fault in FAULTS for caught in [caught_of(fault.id)] for id in (fault.catches, *caught.others)}
+    # judged where the attention function cannot be seen: test_live_models has a fault for it
+    assert set(CHECKS) - failing == {"weights.reference"}
 
 
 def test_there_are_at_least_thirty_faults_each_told_in_every_language() -> None:
@@ -65,7 +79,7 @@ def test_an_edit_that_matches_nothing_is_an_error_and_no_silent_pass() -> None:
 
 def test_the_changed_source_is_known_as_changed_and_has_no_link_upstream() -> None:
     fault = next(fault for fault in FAULTS if fault.id == "scale_doubled")
-    check = run_fault(fault).check
+    check = caught_of(fault.id).check
     assert check is not None
     assert check.site is not None
     assert not check.site.pinned
@@ -74,7 +88,7 @@ def test_the_changed_source_is_known_as_changed_and_has_no_link_upstream() -> No
 
 def test_the_table_of_faults_names_check_and_place() -> None:
     fault = next(fault for fault in FAULTS if fault.id == "q_norm_skipped")
-    text = tables.faults([run_fault(fault)], "en")
+    text = tables.faults([caught_of(fault.id)], "en")
     assert "| `q_norm_skipped` | q_norm is left out | `norm.present` | `modeling_qwen3.py:" in text
     assert "1 of 1 planted faults are caught" in text
-    assert "漏掉了 q_norm" in tables.faults([run_fault(fault)], "zh")
+    assert "漏掉了 q_norm" in tables.faults([caught_of(fault.id)], "zh")

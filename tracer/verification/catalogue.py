@@ -46,6 +46,7 @@ CHECKS = (
     "heads.keys",
     "heads.values",
     "heads.layout",
+    "output.returned",
     "padding.weights",
     "padding.effect",
     "padding.same",
@@ -97,6 +98,7 @@ ONCE: tuple[Claims, ...] = (
     _one(headmaps.keys),
     _one(headmaps.values),
     _one(headmaps.layout),
+    _one(headmaps.returned),
     _one(caches.dropout),
 )
 ELSEWHERE: tuple[Claims, ...] = (ropes.positions,)

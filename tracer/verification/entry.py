@@ -29,6 +29,7 @@ ENGINE = "transformers"
 _PACKAGES = ("tracer", "torch", "transformers", "numpy", "safetensors")
 # Enough tokens for every check, few enough to be quick; not a dimension of any known model.
 _LIVE_TOKENS = 43
+_MOST_TOKENS = 1024
 _FLASH_NAMES = {"flash_attention_2": "flash-attn", "flash_attention_3": "flash-attn"}
 
 
@@ -68,7 +69,8 @@ def verify_checkpoint(
     run_dtype = read_dtype(opened, dtype)
     chosen = choose(kernel, device=device, dtype=LONG_DTYPES[run_dtype.value], head_dim=settings.head_dim)
     live = FromCheckpoint(opened, max(looked), chosen, run_dtype.value)
-    wanted = Examination(looked, chosen_heads, ids, 0, _known(scenarios), thorough, progress)
+    cut, shortened = _shortened(ids, thorough)
+    wanted = Examination(looked, chosen_heads, cut, 0, _known(scenarios), thorough, progress)
     result = examine(live, Places(roles(live)), chosen.kind, wanted)
     return _verification(
         live,
@@ -82,7 +84,7 @@ def verify_checkpoint(
             "device": Choice(chosen.device, chosen.device_reason),
             "dtype": run_dtype,
         },
-        warnings=opened.warnings,
+        warnings=(*opened.warnings, *shortened),
     )
 
 
@@ -114,7 +116,7 @@ def verify_model(
     facts = live.facts(0)
     looked = _within("layer", layers, len(live.attentions))
     chosen_heads = _within("head", heads, facts.heads)
-    ids = _ids(tokens, live.config.vocab_size)
+    ids, shortened = _shortened(_ids(tokens, live.config.vocab_size), thorough)
     wanted = Examination(
         looked, chosen_heads, ids, live.config.pad_token_id or 0, _known(scenarios), thorough, progress
     )
@@ -131,7 +133,7 @@ def verify_model(
         subject=type(model).__name__,
         facts=None,
         choices={name: Choice(value, own) for name, value in values.items()},
-        warnings=_window_warnings(live),
+        warnings=(*_window_warnings(live), *shortened),
     )
 
 
@@ -188,6 +190,13 @@ def _ids(tokens: Sequence[int] | None, vocabulary: int) -> tuple[int, ...]:
         if not 0 <= id < vocabulary:
             raise InputError("verify.token_range", found=id, last=vocabulary - 1)
     return tuple(tokens)
+
+
+def _shortened(ids: tuple[int, ...], thorough: bool) -> tuple[tuple[int, ...], tuple[Message, ...]]:
+    """Return the tokens that are used, and a warning where those are not all: the reference costs their square."""
+    if thorough or len(ids) <= _MOST_TOKENS:
+        return ids, ()
+    return ids[:_MOST_TOKENS], (message("verify.shortened", count=len(ids), used=_MOST_TOKENS),)
 
 
 def _known(scenarios: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -9,8 +9,8 @@ import numpy as np
 
 from tracer.arrays import Array
 from tracer.engines.transformers import probes
+from tracer.engines.transformers.calls import Call
 from tracer.engines.transformers.observed import AttentionSeen
-from tracer.engines.transformers.watching import Call
 from tracer.records import ModelFacts
 from tracer.verification.scenarios import Bools, Step
 
@@ -52,7 +52,7 @@ class Probed:
     weights: probes.Weights | None = None
     value_heads: tuple[int, ...] | None = None
     small: probes.Changed | None = None
-    loud: probes.Changed | None = None
+    loud: Array | None = None
     loud_factor: float = 1.0
     eager: tuple[Array, ...] = ()
     loud_eager: Array | None = None
@@ -71,19 +71,18 @@ def probe(
     eager = _eager(seen, step, facts, plan)
     if not full:
         return Probed(repeats, moved, found, eager=eager)
-    small, value_heads = _small(call, seen, step, facts, keys)
     factor = _loud_factor(seen, facts)
     loud = probes.loud(call, factor) if factor else None
     return Probed(
         repeats=repeats,
         moved=moved,
         weights=found,
-        value_heads=value_heads,
-        small=small,
+        value_heads=probes.value_heads(call, keys, facts.kv_heads, facts.head_dim, step.rows),
+        small=_small(call, seen, facts),
         loud=loud,
         loud_factor=factor or 1.0,
         eager=eager,
-        loud_eager=_loud_eager(loud, step, facts, plan),
+        loud_eager=_loud_eager(seen, factor, step, facts, plan) if factor else None,
     )
 
 
@@ -114,16 +113,12 @@ def _changes(step: Step, plan: Plan) -> list[tuple[tuple[int, int], ...]]:
     return [((0, t),) for t in tried if 0 < t < length]
 
 
-def _small(
-    call: Call, seen: AttentionSeen, step: Step, facts: ModelFacts, keys: int
-) -> tuple[probes.Changed | None, tuple[int, ...] | None]:
+def _small(call: Call, seen: AttentionSeen, facts: ModelFacts) -> probes.Changed | None:
     """Run with hidden states so small that the norm's eps is as large as the mean square it is added to."""
     made = seen.call("q_proj")
-    size = 1.0 if made is None else float(np.sqrt(np.mean(made.gave.numbers().astype(np.float32) ** 2)))
+    size = 0.0 if made is None else float(np.sqrt(np.mean(made.gave.numbers().astype(np.float32) ** 2)))
     wanted = np.sqrt(max(facts.norm_eps, 1e-7))
-    scale = 2.0 ** round(float(np.log2(wanted / size))) if size > 0 else 1.0
-    changed, heads = probes.quiet(call, scale, keys, facts.kv_heads, facts.head_dim, step.rows)
-    return (None if made is None else changed), heads
+    return probes.quiet(call, 2.0 ** round(float(np.log2(wanted / size)))) if 0 < size < np.inf else None
 
 
 def _loud_factor(seen: AttentionSeen, facts: ModelFacts) -> float | None:
@@ -131,6 +126,7 @@ def _loud_factor(seen: AttentionSeen, facts: ModelFacts) -> float | None:
     if seen.interface is None:
         return None
     query, key = (array[0].numbers().astype(np.float32) for array in (seen.interface.query, seen.interface.key))
+    query = query[:, -_LAST:]
     group = query.shape[0] // key.shape[0]
     with np.errstate(over="ignore", invalid="ignore"):
         tops = [float(np.abs(query[head] @ key[head // group].T).max(initial=0.0)) for head in range(query.shape[0])]
@@ -154,13 +150,13 @@ def loud_part(length: int, plan: Plan) -> tuple[slice, tuple[int, ...]]:
     return slice(max(0, length - _LAST), length), plan.heads[:: max(1, len(plan.heads) // _LOUD_HEADS)]
 
 
-def _loud_eager(loud: probes.Changed | None, step: Step, facts: ModelFacts, plan: Plan) -> Array | None:
-    if loud is None or loud.query is None or loud.key is None or loud.value is None:
+def _loud_eager(seen: AttentionSeen, factor: float, step: Step, facts: ModelFacts, plan: Plan) -> Array | None:
+    if seen.interface is None:
         return None
     rows, heads = loud_part(step.ids.shape[1], plan)
-    visible = step.visibility(0, loud.key.shape[2], facts.window).rows(rows.start, rows.stop)
-    scale = facts.head_dim**-0.5
-    return probes.eager(loud.query[0][:, rows], loud.key[0], loud.value[0], scale, visible, heads)
+    visible = step.visibility(0, seen.interface.key.shape[2], facts.window).rows(rows.start, rows.stop)
+    query, key, value = seen.interface.query[0][:, rows], seen.interface.key[0], seen.interface.value[0]
+    return probes.eager(query, key, value, facts.head_dim**-0.5, visible, heads, factor)
 
 
 def _plain(query: Array, key: Array, value: Array, row: int, step: Step, facts: ModelFacts, plan: Plan) -> Array:

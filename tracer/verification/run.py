@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tracer.engines.arrays import to_array
 from tracer.engines.transformers import probes
+from tracer.engines.transformers.calls import EVERYTHING, Call
 from tracer.engines.transformers.live import Inputs, Live
 from tracer.engines.transformers.observed import AttentionSeen
 from tracer.engines.transformers.seeing import seen
-from tracer.engines.transformers.watching import Call
 from tracer.verification import catalogue, scenarios
 from tracer.verification.case import Case
 from tracer.verification.claims import caches, runs, sight
@@ -103,14 +104,20 @@ class _Work:
         if scenario.id == "plain":
             self._changed(scenario)
 
-    def _forward(self, step: Step, consumer: Callable[[Call], None], cache: object = None) -> None:
+    def _forward(
+        self,
+        step: Step,
+        consumer: Callable[[Call], None],
+        cache: object = None,
+        keep: frozenset[str] = EVERYTHING,
+    ) -> None:
         inputs = Inputs(
             ids=step.ids,
             mask=step.real.astype(np.int64) if step.mask else None,
             positions=step.positions if step.give_positions else None,
             starts=step.starts,
         )
-        with self.live.watched(set(self.wanted.layers), consumer):
+        with self.live.watched(set(self.wanted.layers), consumer, keep):
             self.live.forward(inputs, cache)
 
     def _judge(self, call: Call, scenario: Scenario, number: int, step: Step, rows: caches.CacheRows) -> None:
@@ -119,7 +126,7 @@ class _Work:
         record = seen(call, weights=plain)
         heads = self.wanted.heads if plain or self.wanted.thorough else _some(self.wanted.heads, call.layer)
         plan = Plan(heads, self.wanted.thorough)
-        steady = call.layer in self.plain.output and call.layer not in self.unsteady
+        steady = call.layer in self.plain.cases and call.layer not in self.unsteady
         probed = probe(call, record, step, facts, plan, plain, steady) if step.judged else Probed(True)
         case = self._case(scenario, step, record, probed, heads)
         if plain:
@@ -172,14 +179,12 @@ class _Work:
 
         def judge(call: Call) -> None:
             started = time.perf_counter()
-            record = seen(call, weights=False)
-            case = self._case(scenario, other, record, Probed(True), self.wanted.heads)
-            self._keep([runs.model_causal(case, self.plain, last)])
+            self._keep([runs.model_causal(self.plain.cases[call.layer], to_array(call.output), last)])
             self._advance()
             self.judging += time.perf_counter() - started
 
         started, judging = time.perf_counter(), self.judging
-        self._forward(other, judge)
+        self._forward(other, judge, keep=frozenset())
         self.plain_seconds = time.perf_counter() - started - (self.judging - judging)
 
     def _direct(self, case: Case) -> runs.Direct | None:

@@ -17,11 +17,14 @@ import torch
 from numpy.typing import NDArray
 
 from tracer.capture.recorder import Recorder
+from tracer.capture.turn import turn
 from tracer.checkpoint.checkpoint import Checkpoint
+from tracer.engines.ambient import plain
 from tracer.engines.arrays import dtype_name, torch_dtype
 from tracer.engines.transformers import streaming
+from tracer.engines.transformers.calls import EVERYTHING, Call
 from tracer.engines.transformers.lending import lent, quiet_cast
-from tracer.engines.transformers.watching import Call, PlacedKernel, Watch
+from tracer.engines.transformers.watching import PlacedKernel, Watch
 from tracer.errors import InputError, Unsupported
 from tracer.kernels.choose import ChosenKernel
 from tracer.records import ModelFacts
@@ -100,16 +103,23 @@ class Live:
         return DynamicCache(config=self.config)
 
     @contextmanager
-    def watched(self, layers: set[int], consumer: Callable[[Call], None]) -> Iterator[None]:
-        """Hand every call of the attention of ``layers`` to ``consumer``, for one ``with``; leaves nothing behind."""
+    def watched(
+        self, layers: set[int], consumer: Callable[[Call], None], keep: frozenset[str] = EVERYTHING
+    ) -> Iterator[None]:
+        """Hand every call of the attention of ``layers`` to ``consumer``, for one ``with``; leaves nothing behind.
+
+        ``keep`` names what is kept of a call beside hidden states and output. Runs without gradients and autocast.
+        Raises Unsupported where another thread traces or verifies meanwhile.
+        """
         recorder = Recorder()
         with ExitStack() as stack:
-            stack.enter_context(torch.no_grad())
+            stack.enter_context(turn())
+            stack.enter_context(plain(str(self.device)))
             stack.enter_context(torch.random.fork_rng(devices=_cuda_devices(self.device)))
             kernels = stack.enter_context(self._kernels(recorder))
             watched = {i: module for i, module in self.attentions.items() if i in layers}
             rotary = getattr(self.base, "rotary_emb", None)
-            watch = Watch(watched, rotary, consumer, recorder, kernels, self._stop_after)
+            watch = Watch(watched, rotary, consumer, recorder, kernels, self._stop_after, keep)
             stack.enter_context(watch.on())
             yield
 

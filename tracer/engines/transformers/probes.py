@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from tracer.arrays import Array
 from tracer.engines.arrays import to_array, to_tensor
-from tracer.engines.transformers.watching import INTERFACE, Call, Collected
-
-_OUTPUT = (INTERFACE, "o_proj")
+from tracer.engines.transformers.calls import INTERFACE, Call, Collected
+from tracer.engines.transformers.effects import same_bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +30,7 @@ class Weights:
 def repeats(call: Call) -> bool:
     """Return whether making the same call again gives the same bits."""
     output, _ = call.again()
-    return torch.equal(output, call.output)
+    return same_bits(output, call.output)
 
 
 def moved_rows(call: Call, changed: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
@@ -43,8 +42,13 @@ def moved_rows(call: Call, changed: Sequence[tuple[int, int]]) -> NDArray[np.boo
     for row, position in changed:
         hidden[row, position] = -hidden[row, position]
     output, _ = call.again(hidden)
-    moved: NDArray[np.bool_] = (output != call.output).any(-1).cpu().numpy()
+    moved: NDArray[np.bool_] = (_bits(output) != _bits(call.output)).any(-1).cpu().numpy()
     return moved
+
+
+def _bits(tensor: Any) -> Any:
+    """Return the tensor's bits as integers, same shape: NaN differs from itself, its bits do not."""
+    return tensor.contiguous().view({2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()])
 
 
 def weights(call: Call, keys: int, head_dim: int, heads: int, columns: Sequence[int]) -> Weights | None:
@@ -55,63 +59,27 @@ def weights(call: Call, keys: int, head_dim: int, heads: int, columns: Sequence[
     found: list[Any] = []
     for start in range(0, len(columns), head_dim):
         part = list(columns[start : start + head_dim])
-        units = torch.zeros(keys, head_dim, dtype=call.hidden.dtype, device=call.hidden.device)
-        units[part, range(len(part))] = 1
-        values = _values(call, units[None, None])
-        if values is None:
-            return None
-        _, collected = call.again(replace=values.fresh, values=values.cached, keep=_OUTPUT)
-        output = _output(collected, head_dim)
+        units = torch.zeros(1, 1, keys, head_dim, dtype=call.hidden.dtype, device=call.hidden.device)
+        units[0, 0, part, range(len(part))] = 1
+        output = _with_values(call, units)
         if output is None or output.shape[2] != heads:
             return None
         found.append(output[..., : len(part)].transpose(1, 2).float().cpu())
     return Weights(np.array(columns, dtype=np.int64), torch.cat(found, -1).numpy())
 
 
-@dataclass(frozen=True, eq=False)
-class Changed:
-    """What an attention computed from changed input: projections [B, T, ·], query, key, value and output as at the
-    interface; each None where it is not to be seen."""
+def value_heads(call: Call, keys: int, kv_heads: int, head_dim: int, rows: NDArray[np.bool_]) -> tuple[int, ...] | None:
+    """Return for each query head the key/value head whose values it reads, −1 where that is none alone.
 
-    q_proj: Array | None
-    k_proj: Array | None
-    query: Array | None
-    key: Array | None
-    value: Array | None
-    output: Array | None
-
-
-def quiet(
-    call: Call, scale: float, keys: int, kv_heads: int, head_dim: int, rows: NDArray[np.bool_]
-) -> tuple[Changed, tuple[int, ...] | None]:
-    """Make the call again with hidden states ``scale`` times as large (a power of two: exact), and with values that
-    number their heads.
-
-    Returns what it did, and for each query head the key/value head whose values it reads: −1 where that is none alone,
-    None where values cannot be put in or head_dim cannot number the heads. ``rows`` [B, Tq] are those to look at.
+    ``rows`` [B, Tq] are those to look at. None where values cannot be put in, or head_dim cannot number the heads.
     """
-    values = None
-    if kv_heads <= head_dim:
-        own = torch.zeros(1, kv_heads, 1, head_dim, dtype=call.hidden.dtype, device=call.hidden.device)
-        own[0, range(kv_heads), 0, range(kv_heads)] = 1
-        values = _values(call, own.expand(1, kv_heads, keys, head_dim))
-    replace, cached = (values.fresh, values.cached) if values is not None else ({}, None)
-    keep = ("q_proj", "k_proj", *_OUTPUT)
-    _, collected = call.again(call.hidden * scale, replace=replace, values=cached, keep=keep)
-    output = _output(collected, head_dim)
-    read = None if output is None or values is None else _heads_read(output, kv_heads, rows)
-    return _changed(collected), read
-
-
-def loud(call: Call, factor: float) -> Changed | None:
-    """Make the call again with what q_norm gives times ``factor``; None where q_norm is not called as a module."""
-    if call.collected.gave("q_norm") is None:
+    if kv_heads > head_dim:
         return None
-    _, collected = call.again(replace={"q_norm": lambda output: output * factor}, keep=(INTERFACE,))
-    return _changed(collected)
-
-
-def _heads_read(output: Any, kv_heads: int, rows: NDArray[np.bool_]) -> tuple[int, ...]:
+    own = torch.zeros(1, kv_heads, 1, head_dim, dtype=call.hidden.dtype, device=call.hidden.device)
+    own[0, range(kv_heads), 0, range(kv_heads)] = 1
+    output = _with_values(call, own.expand(1, kv_heads, keys, head_dim))
+    if output is None:
+        return None
     shares = output[torch.from_numpy(rows).to(output.device)].float()[..., :kv_heads]  # [rows, H, K]
     mean = shares.mean(0)
     best = mean.argmax(-1)
@@ -119,19 +87,34 @@ def _heads_read(output: Any, kv_heads: int, rows: NDArray[np.bool_]) -> tuple[in
     return tuple(int(head) if sure else -1 for head, sure in zip(best, alone, strict=True))
 
 
-def _changed(collected: Collected) -> Changed:
+def loud(call: Call, factor: float) -> Array | None:
+    """Return the attention function's output [B, Tq, H, D] for queries ``factor`` times as large; None where it was not
+    seen."""
+    seen = _seen(call.collected)
+    return to_array(seen["attend"](seen["query"] * factor, None)) if seen else None
+
+
+@dataclass(frozen=True, eq=False)
+class Changed:
+    """What an attention made of changed input: projections [B, T, ·], query and key as at the attention function; each
+    None where it is not to be seen."""
+
+    q_proj: Array | None
+    k_proj: Array | None
+    query: Array | None
+    key: Array | None
+
+
+def quiet(call: Call, scale: float) -> Changed:
+    """Make the call again with hidden states ``scale`` times as large (a power of two: exact)."""
+    _, collected = call.again(call.hidden * scale, keep=("q_proj", "k_proj", INTERFACE))
+
     def array(tensor: Any) -> Array | None:
         return None if tensor is None else to_array(tensor)
 
     seen = _seen(collected)
-    return Changed(
-        q_proj=array(collected.gave("q_proj")),
-        k_proj=array(collected.gave("k_proj")),
-        query=array(seen.get("query")),
-        key=array(seen.get("key")),
-        value=array(seen.get("value")),
-        output=array(seen.get("output")),
-    )
+    made = (collected.gave("q_proj"), collected.gave("k_proj"), seen.get("query"), seen.get("key"))
+    return Changed(*(array(tensor) for tensor in made))
 
 
 # A stack of score matrices holds at most this many numbers at one time.
@@ -139,15 +122,22 @@ _MOST_SCORES = 1 << 24
 
 
 def eager(
-    query: Array, key: Array, value: Array, scale: float, visible: NDArray[np.bool_], heads: Sequence[int]
+    query: Array,
+    key: Array,
+    value: Array,
+    scale: float,
+    visible: NDArray[np.bool_],
+    heads: Sequence[int],
+    factor: float = 1.0,
 ) -> Array:
-    """Return attention by plain matrix products in the arrays' own dtype, [Tq, heads, D].
+    """Return attention by plain matrix products in the arrays' own dtype, [Tq, heads, D]; queries times ``factor``.
 
     query [H, Tq, D], key and value [K, Tk, D]; ``visible`` [Tq, Tk]. Rows without a visible key are NaN.
     """
     group = query.shape[0] // key.shape[0]
     hidden = ~torch.from_numpy(visible)
     queries, keys, values = (to_tensor(array) for array in (query, key, value))
+    queries = queries if factor == 1 else queries * factor
     step = max(1, _MOST_SCORES // max(1, hidden.numel()))
     outputs = []
     for start in range(0, len(heads), step):
@@ -176,36 +166,29 @@ def direct(
     return output[:, :tk].numpy(), (output == 0).all(-1).numpy()
 
 
-@dataclass(frozen=True)
-class _Values:
-    """Values to put in: for the part v_proj (``fresh``, as Call.again takes it) and for a cache (``cached``)."""
+def _with_values(call: Call, values: Any) -> Any:
+    """Return the attention's output [B, Tq, H, D] with ``values`` (broadcast to [B, K, keys, D]) in place of its own.
 
-    fresh: Mapping[str, Callable[[Any], Any]]
-    cached: Any
-
-
-def _values(call: Call, values: Any) -> _Values | None:
-    """Return how to give the call ``values`` (broadcast to [B, K, keys, D]), or None where v_proj is not called.
-
-    The last of them stand in for what v_proj gives, those before for what a cache held.
+    Its attention function is called again with them. Where that was not seen, or a kernel was called whose values are
+    repeated already, the whole module is, with v_proj giving them; None where v_proj is not called either.
     """
+    seen = _seen(call.collected)
+    if seen and (len(call.collected.interfaces) == 1 or values.shape[1] == 1):
+        given = seen["value"]
+        heads = given.shape[1] if len(call.collected.interfaces) == 1 else 1
+        return seen["attend"](None, values.expand(given.shape[0], heads, *values.shape[2:]).contiguous())
     made = call.collected.gave("v_proj")
     if made is None:
         return None
     batch, new = made.shape[:2]
-    kv_heads = made.shape[-1] // values.shape[-1]
-    keys = values.shape[2]
-    whole = values.expand(batch, kv_heads, keys, values.shape[-1])
+    head_dim, keys = values.shape[-1], values.shape[2]
+    whole = values.expand(batch, made.shape[-1] // head_dim, keys, head_dim)
     fresh = whole[:, :, keys - new :].transpose(1, 2).reshape(made.shape)
     cached = whole[:, :, : keys - new].contiguous() if keys > new else None
-    return _Values({"v_proj": lambda _output: fresh.clone()}, cached)
-
-
-def _output(collected: Collected, head_dim: int) -> Any:
-    """Return the attention's output [B, Tq, H, D] at its interface, or what o_proj was given where there is none."""
-    seen = _seen(collected)
-    if seen:
-        return seen["output"]
+    _, collected = call.again(replace={"v_proj": lambda _: fresh.clone()}, values=cached, keep=(INTERFACE, "o_proj"))
+    again = _seen(collected)
+    if again:
+        return again["output"]
     merged = collected.took("o_proj")
     return None if merged is None else merged.reshape(*merged.shape[:2], -1, head_dim)
 

@@ -10,9 +10,10 @@ import torch
 
 from tracer.arrays import Floats
 from tracer.engines.arrays import to_array
+from tracer.engines.transformers.calls import PARTS, Call
+from tracer.engines.transformers.frames import place_of_function
 from tracer.engines.transformers.lending import KernelSeen
 from tracer.engines.transformers.observed import AttentionSeen, InterfaceCall, KernelCall, ModuleCall, Parts, Place
-from tracer.engines.transformers.watching import PARTS, Call, place_of_function
 
 _NORMS = ("q_norm", "k_norm")
 _ATTRIBUTES = ("scaling", "is_causal", "sliding_window", "head_dim", "attention_dropout", "training", "layer_type")

@@ -8,90 +8,24 @@ know: what the numbers should be.
 import copy
 import functools
 import inspect
-import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 from transformers.modeling_utils import AttentionInterface
 
-import tracer
 from tracer.capture.recorder import Recorder
-from tracer.engines.transformers.lending import KernelSeen, KernelWatch
+from tracer.engines.transformers.calls import EVERYTHING, INTERFACE, PARTS, Call, Collected, How
+from tracer.engines.transformers.frames import caller
+from tracer.engines.transformers.lending import KernelWatch
 from tracer.engines.transformers.observed import Place
 from tracer.engines.transformers.streaming import Reached
 
-PARTS = ("q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "o_proj")
-INTERFACE = "interface"
-# Frames of these packages are never the expression that a reader wants to see.
-_INSIDE = tuple(str(Path(str(package.__file__)).parent) + "/" for package in (torch, tracer))
 _SDPA = torch.nn.functional.scaled_dot_product_attention
 _DROPOUT = torch.nn.functional.dropout
-
-
-@dataclass
-class Collected:
-    """What one call of an attention module did, as live tensors (copied where upstream may write in place)."""
-
-    modules: list[tuple[str, Any, Any, Place | None]] = field(default_factory=list)
-    interfaces: list[dict[str, Any]] = field(default_factory=list)
-    sdpa: list[dict[str, Any]] = field(default_factory=list)
-    dropout: float = 0.0  # the largest that really dropped
-
-    def gave(self, name: str) -> Any:
-        """Return what the part ``name`` gave first, or None where it was not called."""
-        return next((output for part, _, output, _ in self.modules if part == name), None)
-
-    def took(self, name: str) -> Any:
-        """Return what the part ``name`` was first given, or None where it was not called."""
-        return next((given for part, given, _, _ in self.modules if part == name), None)
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of one layer's attention, and the means to make it again. ``hidden`` and ``output`` [B, T, C]."""
-
-    layer: int
-    module: Any
-    hidden: Any
-    output: Any
-    arguments: Mapping[str, Any]
-    collected: Collected
-    kernels: tuple[tuple[KernelSeen, Place | None], ...]
-    positions: Any
-    cache: Any  # this layer's part of the cache as it was before the call, None without one
-    _again: Callable[..., tuple[Any, Collected]]
-
-    def again(
-        self,
-        hidden: Any = None,
-        replace: Mapping[str, Callable[[Any], Any]] | None = None,
-        values: Any = None,
-        keep: Collection[str] = (),
-    ) -> tuple[Any, Collected]:
-        """Make the call again and return its output and, of what it did, the parts and ``interface`` named in ``keep``.
-
-        ``hidden`` stands in for the hidden states; ``replace`` names parts of the module whose output goes through a
-        function; ``values`` [B, K, T, D] stand in for the values a cache held. The model's own cache is not touched.
-        """
-        changed = self.hidden if hidden is None else hidden
-        return self._again(self, _Again(changed, replace or {}, values, frozenset(keep)))
-
-
-@dataclass(frozen=True)
-class _Again:
-    """How a call is made again, and what is kept of it; ``everything`` for the model's own call."""
-
-    hidden: Any = None
-    replace: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
-    values: Any = None
-    keep: frozenset[str] = frozenset((*PARTS, INTERFACE))
 
 
 class PlacedKernel(KernelWatch):
@@ -123,6 +57,7 @@ class Watch:
         recorder: Recorder,
         kernels: tuple[PlacedKernel, ...] = (),
         stop_after: int | None = None,
+        keep: frozenset[str] = EVERYTHING,
     ) -> None:
         self._layers = layers
         self._rotary = rotary
@@ -132,7 +67,7 @@ class Watch:
         self._stop_after = stop_after
         self._owner = threading.get_ident()
         self._collected: Collected | None = None
-        self._how = _Again()
+        self._how = How(keep=keep)
         self._again_now = False
         self._functions = _Functions(self)
         self._entered_mode = False
@@ -226,7 +161,7 @@ class Watch:
             collected.modules.append((name, args[0].detach().clone(), kept, caller()))
         return changed
 
-    def _run_again(self, call: Call, how: _Again) -> tuple[Any, Collected]:
+    def _run_again(self, call: Call, how: How) -> tuple[Any, Collected]:
         arguments = {**call.arguments, "hidden_states": how.hidden}
         _give_cache(call.module, arguments, call.cache, how.values)
         collected, usual = Collected(), self._how
@@ -302,37 +237,13 @@ class _Functions(TorchFunctionMode):
         if func is _SDPA and self._watch.wants_interface:
             names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
             given = {**dict(zip(names, args, strict=False)), **kwargs}
-            collected.sdpa.append({**given, "output": result.detach().clone(), "place": caller()})
+            kept = {**given, "output": result.detach().clone(), "place": caller(), "attend": _attend_sdpa(given)}
+            collected.sdpa.append(kept)
         elif func is _DROPOUT:
             given = {**dict(zip(("input", "p", "training"), args, strict=False)), **kwargs}
             if given.get("training", True):
                 collected.dropout = max(collected.dropout, float(given.get("p", 0.5)))
         return result
-
-
-def caller() -> Place | None:
-    """Return the expression, outside torch and this package, that is running now."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_INSIDE):
-        frame = frame.f_back
-    return None if frame is None else place_of(frame)
-
-
-def place_of(frame: FrameType) -> Place:
-    """Return the expression that ``frame`` is at."""
-    positions = list(frame.f_code.co_positions())
-    line, end_line, column, end_column = positions[frame.f_lasti // 2]
-    lines = None if line is None else (line, end_line or line)
-    columns = None if column is None or end_column is None else (column, end_column)
-    return Place(frame.f_code.co_filename, frame.f_code.co_qualname, lines, columns)
-
-
-def place_of_function(function: Any) -> Place:
-    """Return where a function's code begins; a callable object or C function has only its name."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is None:
-        return Place("", getattr(function, "__qualname__", type(function).__qualname__), None, None)
-    return Place(code.co_filename, code.co_qualname, (code.co_firstlineno, code.co_firstlineno), None)
 
 
 def cache_name(arguments: Mapping[str, Any]) -> str | None:
@@ -385,7 +296,42 @@ def _interface(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], res
         "output": output.detach().clone(),
         "weights": None if weights is None else weights.detach().clone(),
         "place": caller(),
+        "attend": _attend(function, args, kwargs, copied),
     }
+
+
+def _attend(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: Mapping[str, Any]
+) -> Callable[[Any, Any], Any]:
+    """Return the attention function as one of query [B, H, Tq, D] and value [B, K, Tk, D] (None: as it was given) that
+    gives [B, Tq, H, D]; all else is as it was."""
+    place = {"query": 1, "key": 2, "value": 3}
+
+    def attend(query: Any, value: Any) -> Any:
+        new = {**given, **{name: x for name, x in (("query", query), ("value", value)) if x is not None}}
+        changed, named = list(args), dict(kwargs)
+        for name, x in new.items():
+            if place[name] < len(changed):
+                changed[place[name]] = x
+            else:
+                named[name] = x
+        result = function(*changed, **named)
+        return result[0] if isinstance(result, tuple) else result
+
+    return attend
+
+
+def _attend_sdpa(given: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
+    """Return torch's kernel as such a function; keys and values may be repeated already."""
+    kept = {**given, **{name: given[name].detach().clone() for name in ("query", "key", "value")}}
+
+    def attend(query: Any, value: Any) -> Any:
+        q, v = kept["query"] if query is None else query, kept["value"]
+        if value is not None:
+            v = value.expand(*v.shape[:2], *value.shape[2:]) if value.shape[1] == 1 else value
+        return _SDPA(**{**kept, "query": q, "value": v}).transpose(1, 2)
+
+    return attend
 
 
 def _bound(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -93,43 +93,60 @@ def layout(case: Case) -> Finding:
 
 
 def projections(case: Case) -> list[Finding]:
-    """Return project.q, .k, .v and .o: each is x·Wᵀ with its own weight, on some rows and components."""
-    found = []
+    """Return projections for q, k, v and o: each is x·Wᵀ with its own weight, on some rows and components, and those of
+    q, k and v are given the hidden states themselves."""
+    return [_projection(case, name) for name in "qkvo"]
+
+
+def _projection(case: Case, name: str) -> Finding:
+    id, about, wanted = "projections", say("projections_claim", part=name), say("projections_expected")
+    call, weight = case.seen.call(f"{name}_proj"), case.seen.parts.weights.get(f"{name}_proj")
+    if call is None or weight is None:
+        reason = say("projection_hidden", part=name)
+        return untested(case, id, expected=wanted, reason=reason, about=about, part=name)
     rows = np.argwhere(case.rows)
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(_ROWS, len(rows))).astype(np.int64))]
-    for name in "qkvo":
-        id, about = "projections", say("projections_claim", part=name)
-        call, weight = case.seen.call(f"{name}_proj"), case.seen.parts.weights.get(f"{name}_proj")
-        if call is None or weight is None:
-            reason = say("projection_hidden", part=name)
-            expected = say("projections_expected")
-            found.append(untested(case, id, expected=expected, reason=reason, about=about, part=name))
-            continue
-        columns = np.unique(np.linspace(0, weight.shape[0] - 1, min(_COLUMNS, weight.shape[0])).astype(np.int64))
-        given = call.given[rows[:, 0], rows[:, 1]].float64()
-        gave = call.gave[rows[:, 0], rows[:, 1]][:, columns].float64()
-        right = given @ weight[columns].float64().T
-        bias = case.seen.parts.biases.get(f"{name}_proj")
-        right = right if bias is None else right + bias[columns].float64()
-        size = float(np.sqrt(np.mean(right**2)))
-        off = float(np.sqrt(np.mean((gave - right) ** 2))) / size if size > 0 else float(np.abs(gave).max())
-        within = 4 * case.unit + 1e-6
-        found.append(
-            finding(
-                case,
-                id,
-                passed(off <= within),
-                measured=say("projections_measured", off=off),
-                expected=say("projections_expected"),
-                tolerance=say("relative", value=within),
-                reason=say("projections_why"),
-                site=case.places.site(f"project.{name}"),
-                about=about,
-                part=name,
-                off=off,
-            )
-        )
-    return found
+    columns = np.unique(np.linspace(0, weight.shape[0] - 1, min(_COLUMNS, weight.shape[0])).astype(np.int64))
+    given = call.given[rows[:, 0], rows[:, 1]].float64()
+    gave = call.gave[rows[:, 0], rows[:, 1]][:, columns].float64()
+    right = given @ weight[columns].float64().T
+    bias = case.seen.parts.biases.get(f"{name}_proj")
+    right = right if bias is None else right + bias[columns].float64()
+    size = float(np.sqrt(np.mean(right**2)))
+    off = float(np.sqrt(np.mean((gave - right) ** 2))) / size if size > 0 else float(np.abs(gave).max())
+    within = 4 * case.unit + 1e-6
+    foreign = name != "o" and not call.given.same_bits(case.seen.hidden)
+    return finding(
+        case,
+        id,
+        passed(off <= within and not foreign),
+        measured=say("projections_foreign") if foreign else say("projections_measured", off=off),
+        expected=wanted,
+        tolerance=say("relative", value=within),
+        reason=say("projections_why"),
+        site=case.places.site(f"project.{name}") or case.places.at(call.place),
+        about=about,
+        part=name,
+        off=off,
+        foreign=foreign,
+    )
+
+
+def returned(case: Case) -> Finding:
+    """Return output.returned: what o_proj gives is what the attention returns, bit for bit."""
+    wanted, call = say("returned_expected"), case.seen.call("o_proj")
+    if call is None:
+        return untested(case, "output.returned", expected=wanted, reason=say("layout_hidden"))
+    same = call.gave.same_bits(case.seen.output)
+    return finding(
+        case,
+        "output.returned",
+        passed(same),
+        measured=say("layout_same") if same else say("returned_differs"),
+        expected=wanted,
+        reason=say("returned_why"),
+        site=case.places.site("output.made", "project.o") or case.places.at(call.place),
+    )
 
 
 def _errors(case: Case, index: int) -> Floats | None:

@@ -5,13 +5,15 @@ Must not know: torch.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tracer.arrays import Array, Floats
+from tracer.engines.transformers.observed import InterfaceCall, Parts
 from tracer.verification.case import Case
+from tracer.verification.probing import Probed
 from tracer.verification.records import Finding
 from tracer.verification.scenarios import Bools
 from tracer.verification.subjects import kernel_site
@@ -26,16 +28,28 @@ _IDS = {"packed": "packing.same", **dict.fromkeys(("padded", "left_pad", "right_
 Direct = Callable[[int, int], tuple[NDArray[np.float32], Bools]]
 
 
+_NOTHING = Array("F32", np.zeros((1, 1, 0, 1), dtype="<f4"))
+_NO_PARTS = Parts({}, {}, {})
+
+
+def _bare(case: Case) -> InterfaceCall | None:
+    """Return the attention function's call without its tensors."""
+    call = case.interface
+    if call is None:
+        return None
+    return replace(call, query=_NOTHING, key=_NOTHING, value=_NOTHING, mask=None, output=_NOTHING, weights=None)
+
+
 @dataclass(frozen=True, eq=False)
 class PlainRun:
-    """What went into and came out of each layer's attention in the plain scenario, [1, T, C] by layer."""
+    """What the plain scenario showed of each layer, cut down to what later runs are compared with."""
 
-    hidden: dict[int, Array] = field(default_factory=dict)
-    output: dict[int, Array] = field(default_factory=dict)
+    cases: dict[int, Case] = field(default_factory=dict)
 
     def keep(self, case: Case) -> None:
-        """Keep what one layer was given and gave."""
-        self.hidden[case.layer], self.output[case.layer] = case.seen.hidden, case.seen.output
+        """Keep what one layer's attention was given and gave, [1, T, C], and where its kernel stands."""
+        seen = replace(case.seen, cos=None, sin=None, modules=(), interface=_bare(case), parts=_NO_PARTS)
+        self.cases[case.layer] = replace(case, seen=seen, probed=Probed(case.probed.repeats))
 
 
 def same_as_plain(case: Case, plain: PlainRun, step: int) -> Finding | None:
@@ -43,10 +57,11 @@ def same_as_plain(case: Case, plain: PlainRun, step: int) -> Finding | None:
     id = _IDS.get(case.scenario.id, "cache.same")
     rows = case.scenario.plain_rows[step]
     kept = rows >= 0
-    if case.layer not in plain.output or not kept.any():
+    if case.layer not in plain.cases or not kept.any():
         return None
-    given = _distance(case.seen.hidden[kept].float64(), plain.hidden[case.layer][0][rows[kept]].float64())
-    off = _distance(case.seen.output[kept].float64(), plain.output[case.layer][0][rows[kept]].float64())
+    before = plain.cases[case.layer].seen
+    given = _distance(case.seen.hidden[kept].float64(), before.hidden[0][rows[kept]].float64())
+    off = _distance(case.seen.output[kept].float64(), before.output[0][rows[kept]].float64())
     within = _SAME[case.dtype] + _GROWTH * given
     site = case.places.site("cache.update") if case.scenario.cached else kernel_site(case)
     if within > 0.5:
@@ -66,10 +81,10 @@ def same_as_plain(case: Case, plain: PlainRun, step: int) -> Finding | None:
     )
 
 
-def model_causal(case: Case, plain: PlainRun, changed: int) -> Finding:
-    """Return causal.model: with the last token changed, every earlier row of this layer's output has the same bits."""
-    before, after = plain.output[case.layer][0], case.seen.output[0]
-    moved = (before.bits != after.bits).any(axis=-1)
+def model_causal(case: Case, output: Array, changed: int) -> Finding:
+    """Return causal.model: with the last token ``changed``, every earlier row of a layer's ``output`` [1, T, C] has the
+    bits it had in the plain ``case``."""
+    moved = (case.seen.output[0].bits != output[0].bits).any(axis=-1)
     leaks = np.flatnonzero(moved[:changed])
     wanted = say("causal_model_expected")
     if changed == 0 or not moved[changed]:

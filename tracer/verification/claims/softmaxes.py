@@ -256,15 +256,14 @@ def _judged(case: Case, row: int, index: int) -> Head | None:
 
 def large(case: Case) -> list[Finding]:
     """Return softmax.large: scores of some hundreds give finite, right rows."""
-    loud = case.probed.loud
-    if loud is None or loud.query is None or loud.key is None or loud.value is None or loud.output is None:
-        return [untested(case, "softmax.large", expected=say("large_expected"), reason=say("large_hidden"))]
+    if case.probed.loud is None or case.interface is None:
+        return [untested(case, "softmax.large", expected=say("large_expected"), reason=say("interface_hidden"))]
     return _over_heads(case, _large)
 
 
 def _large(case: Case, row: int, index: int) -> Finding | None:
     loud, wanted, eager = case.probed.loud, say("large_expected"), case.probed.loud_eager
-    if loud is None or loud.query is None or loud.key is None or loud.value is None or loud.output is None:
+    if loud is None or row:
         return None
     seen = view(case, 0, index)
     if eager is None or (seen is not None and not seen.right[case.rows[0]].all()):
@@ -278,13 +277,10 @@ def _large(case: Case, row: int, index: int) -> Finding | None:
     visible = replace(
         case.visibility(0), tq=last.stop - last.start
     )  # bottom right: the last queries stay where they are
-    query, key, value = loud.query[0, index][last], loud.key[0, kv], loud.value[0, kv]
-    reference = attention(query.float64(), key.float64(), value.float64(), scale, visible)
+    query = case.given["q"][0, index][last] * case.probed.loud_factor
+    reference = attention(query, case.given["k"][0, kv], case.given["v"][0, kv], scale, visible)
     judged = numerics(
-        loud.output[0, last, index].float64(),
-        eager[:, heads.index(index)].float64(),
-        reference.output,
-        case.dtype,
+        loud[0, last, index].float64(), eager[:, heads.index(index)].float64(), reference.output, case.dtype
     )
     top = float(np.abs(reference.row_max[np.isfinite(reference.row_max)]).max(initial=0.0))
     measured = say("large_measured", error=judged.kernel.largest, top=top)

@@ -210,6 +210,8 @@ HEADS = (
         ),
         kernel="eager",
     ),
+    Fault("hidden_changed", "projections", (_forward("self.v_proj(HERE)", "{0} * 1.001"),)),
+    Fault("output_scaled", "output.returned", (_forward("attn_output = HERE(self.o_proj(...))", "{0} * 0.5"),)),
     Fault("value_head_kernel", "heads.values", kernel_change="value_head"),
     Fault("value_heads_reversed", "heads.values", (_forward("value_states = HERE", "{0}.flip(1)"),)),
     Fault(

@@ -46,7 +46,7 @@ def run_fault(fault: Fault, checkpoint: str | None = None, ids: tuple[int, ...] 
     """Return how verification judges ``fault`` on a checkpoint (None: the shipped one)."""
     with variant(checkpoint, fault.config) as opened:
         findings, place = _findings(fault, opened, ids or prompt_ids(opened))
-    own = [finding.check for finding in findings if finding.check.id == fault.catches]
+    own = [f.check for f in findings if (f.check.id, f.scenario) == (fault.catches, fault.scenario)]
     failed = [check for check in own if check.status is Status.FAIL]
     check = failed[0] if failed else (own[0] if own else None)
     others = {f.check.id for f in findings if f.check.status is Status.FAIL} - {fault.catches}
@@ -59,7 +59,8 @@ def _findings(fault: Fault, opened: Checkpoint, ids: tuple[int, ...]) -> tuple[t
     chosen = choose(fault.kernel, device="cpu", dtype=_LONG[fault.dtype], head_dim=settings.head_dim)
     kernel = changed_kernel(fault, chosen)
     layers = tuple(layer for layer in LAYERS if layer < settings.layers)
-    wanted = Examination(layers, tuple(range(settings.heads)), ids, pad=0, only=(fault.scenario,))
+    scenarios = tuple(dict.fromkeys(("plain", fault.scenario)))  # other scenarios are compared with the plain one, too
+    wanted = Examination(layers, tuple(range(settings.heads)), ids, pad=0, only=scenarios)
     with planted(fault) as changed:
         live = FromCheckpoint(opened, max(layers), kernel, fault.dtype)
         result = examine(live, Places(roles(live), changed.files), kernel.kind, wanted)

@@ -1,0 +1,74 @@
+"""One call of an attention module as live tensors, and the means to make it again.
+
+Must not know: how it was watched.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tracer.engines.transformers.lending import KernelSeen
+from tracer.engines.transformers.observed import Place
+
+PARTS = ("q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "o_proj")
+INTERFACE = "interface"
+EVERYTHING = frozenset((*PARTS, INTERFACE))
+
+
+@dataclass
+class Collected:
+    """What one call of an attention module did, as live tensors (copied where upstream may write in place)."""
+
+    modules: list[tuple[str, Any, Any, Place | None]] = field(default_factory=list)
+    interfaces: list[dict[str, Any]] = field(default_factory=list)
+    sdpa: list[dict[str, Any]] = field(default_factory=list)
+    dropout: float = 0.0  # the largest that really dropped
+
+    def gave(self, name: str) -> Any:
+        """Return what the part ``name`` gave first, or None where it was not called."""
+        return next((output for part, _, output, _ in self.modules if part == name), None)
+
+    def took(self, name: str) -> Any:
+        """Return what the part ``name`` was first given, or None where it was not called."""
+        return next((given for part, given, _, _ in self.modules if part == name), None)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of one layer's attention, and the means to make it again. ``hidden`` and ``output`` [B, T, C]."""
+
+    layer: int
+    module: Any
+    hidden: Any
+    output: Any
+    arguments: Mapping[str, Any]
+    collected: Collected
+    kernels: tuple[tuple[KernelSeen, Place | None], ...]
+    positions: Any
+    cache: Any  # this layer's part of the cache as it was before the call, None without one
+    _again: Callable[..., tuple[Any, Collected]]
+
+    def again(
+        self,
+        hidden: Any = None,
+        replace: Mapping[str, Callable[[Any], Any]] | None = None,
+        values: Any = None,
+        keep: Collection[str] = (),
+    ) -> tuple[Any, Collected]:
+        """Make the call again and return its output and, of what it did, the parts and ``interface`` named in ``keep``.
+
+        ``hidden`` stands in for the hidden states; ``replace`` names parts of the module whose output goes through a
+        function; ``values`` [B, K, T, D] stand in for the values a cache held. The model's own cache is not touched.
+        """
+        changed = self.hidden if hidden is None else hidden
+        return self._again(self, How(changed, replace or {}, values, frozenset(keep)))
+
+
+@dataclass(frozen=True)
+class How:
+    """How a call is made again, and what is kept of it; ``everything`` for the model's own call."""
+
+    hidden: Any = None
+    replace: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    values: Any = None
+    keep: frozenset[str] = EVERYTHING

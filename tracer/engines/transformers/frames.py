@@ -1,0 +1,40 @@
+"""Which expression is running, as code objects tell it. Must not know: what it computes."""
+
+import inspect
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+import tracer
+from tracer.engines.transformers.observed import Place
+
+# Frames of these packages are never the expression that a reader wants to see.
+_INSIDE = tuple(str(Path(str(package.__file__)).parent) + "/" for package in (torch, tracer))
+
+
+def caller() -> Place | None:
+    """Return the expression, outside torch and this package, that is running now."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_INSIDE):
+        frame = frame.f_back
+    return None if frame is None else place_of(frame)
+
+
+def place_of(frame: FrameType) -> Place:
+    """Return the expression that ``frame`` is at."""
+    positions = list(frame.f_code.co_positions())
+    line, end_line, column, end_column = positions[frame.f_lasti // 2]
+    lines = None if line is None else (line, end_line or line)
+    columns = None if column is None or end_column is None else (column, end_column)
+    return Place(frame.f_code.co_filename, frame.f_code.co_qualname, lines, columns)
+
+
+def place_of_function(function: Any) -> Place:
+    """Return where a function's code begins; a callable object or C function has only its name."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return Place("", getattr(function, "__qualname__", type(function).__qualname__), None, None)
+    return Place(code.co_filename, code.co_qualname, (code.co_firstlineno, code.co_firstlineno), None)
