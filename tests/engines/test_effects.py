@@ -231,6 +231,9 @@ def test_a_patched_norm_is_refused_because_its_lines_do_not_run(
     def louder(self: Any, hidden_states: torch.Tensor) -> torch.Tensor:
         return 1.0001 * hidden_states
 
+    # So do kernels from the Hub (use_kernels=True): they put a forward of their own in the class.
     monkeypatch.setattr(model.Qwen3RMSNorm, "forward", louder)
-    with pytest.raises(Unsupported, match=r"Qwen3RMSNorm\.forward does not run the code that stands in"):
+    with pytest.raises(Unsupported) as caught:
         run(make_checkpoint(), 0, prompt(4))
+    assert "Qwen3RMSNorm.forward does not run the code that stands in" in caught.value.text()
+    assert "A kernel from the Hub, a patch or an edited file has replaced it" in caught.value.text()

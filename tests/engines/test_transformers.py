@@ -182,9 +182,18 @@ def test_the_lent_kernel_keeps_causality_that_a_bare_custom_function_loses(
     make_checkpoint: Callable[..., Path],
 ) -> None:
     # Public reports: a custom attention function registered without its mask function is not causal, in silence.
-    ids = prompt(6)
+    from transformers import AttentionInterface
+    from transformers.models.qwen3.modeling_qwen3 import eager_attention_forward
+
+    AttentionInterface.register("bare_eager", eager_attention_forward)
+    try:
+        ids = prompt(6)
+        eager = untraced(random_model(), "eager", 1, ids).double().numpy()
+        bare = untraced(random_model(), "bare_eager", 1, ids).double().numpy()
+    finally:
+        AttentionInterface._global_mapping.pop("bare_eager")
     ours = run(make_checkpoint(), 1, ids).captures["o_proj"].array.float64()
-    eager = untraced(random_model(), "eager", 1, ids).double().numpy()
+    assert np.abs(bare - eager).max() > 0.1
     assert np.abs(ours - eager).max() < 1e-5
 
 
