@@ -21,10 +21,11 @@ from tracer.engines.transformers.effects import same_bits
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Effective weights [B, H, Tq, columns] for the keys ``columns`` (indices into the kernel's keys), float32."""
+    """Effective weights [B, H, Tq, columns] for the keys ``columns`` (indices into the kernel's keys): float32, or float64
+    for a run in that."""
 
     columns: NDArray[np.int64]
-    values: NDArray[np.float32]
+    values: NDArray[Any]
 
 
 def repeats(call: Call) -> bool:
@@ -64,7 +65,8 @@ def weights(call: Call, keys: int, head_dim: int, heads: int, columns: Sequence[
         output = _with_values(call, units)
         if output is None or output.shape[2] != heads:
             return None
-        found.append(output[..., : len(part)].transpose(1, 2).float().cpu())
+        shares = output[..., : len(part)].transpose(1, 2)
+        found.append(shares.to("cpu", torch.float64 if shares.dtype == torch.float64 else torch.float32))
     return Weights(np.array(columns, dtype=np.int64), torch.cat(found, -1).numpy())
 
 

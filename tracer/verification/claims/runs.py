@@ -108,7 +108,7 @@ def kernel_shapes(case: Case, direct: Direct | None) -> list[Finding]:
     """Return kernel.alignment and kernel.empty_rows: the kernel called alone with fewer and more queries than keys."""
     wanted = {"kernel.alignment": say("alignment_expected"), "kernel.empty_rows": say("empty_expected")}
     if direct is None or case.interface is None or case.facts.head_dim < 5 or case.step.ids.shape[1] < 5:
-        reason = say("kernel_not_lent") if direct is None else say("effect_single")
+        reason = say("kernel_not_lent") if direct is None else say("kernel_few_tokens")
         return [untested(case, id, expected=message, reason=reason) for id, message in wanted.items()]
     fewer, _ = direct(2, 5)
     more, zero = direct(5, 2)
