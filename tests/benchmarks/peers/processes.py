@@ -6,6 +6,7 @@ Must not know: what it does.
 import json
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,27 +21,30 @@ class Ran:
     peak_mib: float
     report: dict[str, Any] | None
     fault: str = ""
+    complaint: str = ""  # what it wrote on standard error
 
 
 def run(command: Sequence[str]) -> Ran:
     """Run ``command`` to its end. Peak memory is that of the process itself (its maximum resident set)."""
     start = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_quiet()) as process:
-        out, err = process.stdout, process.stderr
-        if out is None or err is None:
-            raise RuntimeError("pipes were asked for")
-        written, complaint = out.read(), err.read()
+    with (
+        tempfile.TemporaryFile("w+") as aside,  # not a pipe, which would fill up while standard output is read
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=aside, text=True, env=_quiet()) as process,
+    ):
+        written = process.stdout.read() if process.stdout is not None else ""
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
+        aside.seek(0)
+        complaint = aside.read()
     seconds = time.perf_counter() - start
     peak = usage.ru_maxrss / 1024
     if process.returncode != 0:
         lines = complaint.strip().splitlines()
         return Ran(seconds, peak, None, lines[-1][:200] if lines else f"exit code {process.returncode}")
     lines = written.strip().splitlines()
-    return Ran(seconds, peak, json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {})
+    return Ran(seconds, peak, json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}, "", complaint)
 
 
 def _quiet() -> dict[str, str]:
-    """The environment: offline, and no bars on standard error (which is read only after standard output)."""
+    """The environment: offline, without progress bars."""
     return {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
