@@ -48,13 +48,12 @@ def measured(folder: Path, point: Point) -> tuple[Ran, int]:
 
 def series(folder: Path, title: str, points: list[Point], unit: str) -> None:
     """Print one thing growing."""
-    print(f"\n{title}\n{'':>22}{'seconds':>9}{'peak MiB':>10}{'MB read':>10}")
-    longest = 0.0
-    for point in points:
-        ran, read = measured(folder, point)
-        longest = max(longest, ran.seconds)
+    print(f"\n{title}\n{'':>22}{'seconds':>9}{'peak MiB':>10}{'MB read':>10}", flush=True)
+    every = [measured(folder, point) for point in points]
+    longest = max(ran.seconds for ran, _ in every)
+    for point, (ran, read) in zip(points, every, strict=True):
         label = {"tokens": f"{point.tokens} tokens", "layer": f"layer {point.layer}", "size": point.size}[unit]
-        bar = "█" * max(1, round(30 * ran.seconds / longest))
+        bar = "█" * max(1, round(40 * ran.seconds / longest))
         print(f"{label:>22}{ran.seconds:>9.2f}{ran.peak_mib:>10.0f}{read / 1e6:>10.1f}  {bar}", flush=True)
 
 
