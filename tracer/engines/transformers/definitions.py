@@ -269,8 +269,8 @@ def functions(defined: Any) -> list[FunctionType]:
 
 def _layers(code: Code, config: Any) -> Any:
     """Return the model's layers, called in the order of Qwen3Model.forward: on the flash path, without a cache or
-    padding, that makes no mask (transformers' own gives None there). ``rotary_emb`` is for the caller to put in: made on
-    the meta device, its frequencies alone would make torch import its compiler."""
+    padding, that makes no mask (transformers' own gives None there). ``rotary_emb`` is for the caller to put in: made
+    on the meta device, its frequencies alone would make torch import its compiler."""
     import torch
     from torch import nn
 
@@ -280,6 +280,7 @@ def _layers(code: Code, config: Any) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.config = config
+            self.rotary_emb: Any = None
             self.layers = nn.ModuleList([model.Qwen3DecoderLayer(config, n) for n in range(config.num_hidden_layers)])
 
         def forward(self, inputs_embeds: Any, use_cache: bool, **sequence: Any) -> Any:

@@ -21,8 +21,8 @@ from tracer.engines.transformers.effects import same_bits
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Effective weights [B, H, Tq, columns] for the keys ``columns`` (indices into the kernel's keys): float32, or float64
-    for a run in that."""
+    """Effective weights [B, H, Tq, columns] for the keys ``columns`` (indices into the kernel's keys): float32, or
+    float64 for a run in that."""
 
     columns: NDArray[np.int64]
     values: NDArray[Any]
