@@ -84,8 +84,10 @@ def _outcome(outcome: Outcome, language: str) -> dict[str, Any]:
         "scenario": outcome.scenario,
         "layer": outcome.layer,
         "head": outcome.head,
+        "part": outcome.part,
         "tested": outcome.tested,
-        "not_testable": outcome.not_testable,
+        "untested_layers": list(outcome.untested),
+        "untested_reason": None if outcome.why is None else jsonable.sentence(outcome.why, language),
         "failed": [{"layer": layer, "head": head} for layer, head in failed],
         "change": jsonable.sentence(advice(outcome.check.id), language) if failed else None,
     }

@@ -49,7 +49,7 @@ def _case(suite: Element, outcome: Outcome, found: Verification, language: str) 
         return _clean(jsonable.sentence(text, language))
 
     check = outcome.check
-    name = f"{check.id}: {say(check.claim)}"
+    name = f"{check.id}{'' if outcome.part is None else f' ({outcome.part})'}: {say(check.claim)}"
     case = SubElement(suite, "testcase", classname=f"tracer.verify.{outcome.scenario}", name=name, time="0")
     if check.site is not None:
         case.set("file", _clean(check.site.path))

@@ -13,11 +13,11 @@ from tracer.verification.records import Finding, Outcome
 def outcomes(findings: Iterable[Finding], scenarios: tuple[str, ...]) -> tuple[Outcome, ...]:
     """Return an outcome for each scenario and check, failures first, otherwise in the order of scenarios and checks.
 
-    A check passes where at least one layer and head could be tested and none failed.
+    A check passes where at least one layer and head could be tested and none failed; what could not be is told beside.
     """
-    groups: dict[tuple[str, str], list[Finding]] = {}
+    groups: dict[tuple[str, str, str | None], list[Finding]] = {}
     for finding in findings:
-        groups.setdefault((finding.scenario, finding.check.id), []).append(finding)
+        groups.setdefault((finding.scenario, finding.check.id, _part(finding)), []).append(finding)
     made = [_together(group) for group in groups.values()]
     order = {scenario: n for n, scenario in enumerate(scenarios)}
     rank = {id: n for n, id in enumerate(CHECKS)}
@@ -32,13 +32,21 @@ def outcomes(findings: Iterable[Finding], scenarios: tuple[str, ...]) -> tuple[O
 def _together(group: list[Finding]) -> Outcome:
     failed = [finding for finding in group if finding.check.status is Status.FAIL]
     passed = [finding for finding in group if finding.check.status is Status.PASS]
-    shown = (failed or passed or group)[0]
+    untested = [finding for finding in group if finding.check.status is Status.NOT_TESTABLE]
+    shown = (failed or passed or untested)[0]
     return Outcome(
         check=shown.check,
         scenario=shown.scenario,
         layer=shown.layer,
         head=shown.head,
+        part=_part(shown),
         tested=len(failed) + len(passed),
-        not_testable=len(group) - len(failed) - len(passed),
         failed=tuple((finding.layer, finding.head) for finding in failed),
+        untested=tuple(dict.fromkeys(finding.layer for finding in untested)),
+        why=untested[0].check.reason if untested else None,
     )
+
+
+def _part(finding: Finding) -> str | None:
+    part = finding.check.figures.get("part")
+    return part if isinstance(part, str) else None

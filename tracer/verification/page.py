@@ -61,11 +61,12 @@ def _verdict(say: _Say, found: Verification) -> Line:
     checks = {outcome.check.id for outcome in found.outcomes}
     failed = {outcome.check.id for outcome in found.failures}
     passed = {outcome.check.id for outcome in found.outcomes if outcome.check.status is Status.PASS} - failed
+    partly = {outcome.check.id for outcome in found.outcomes if outcome.why is not None} & passed
     if failed:
         return line(Piece(f"✗ {say('page_failed', failed=len(failed), checks=len(checks))}", Role.FAIL))
     if not passed:
         return line(Piece(f"? {say('page_nothing')}", Role.UNTESTED))
-    text = say("page_passed", passed=len(passed), untested=len(checks - passed))
+    text = say("page_passed", passed=len(passed - partly), partly=len(partly), untested=len(checks - passed))
     return line(Piece(f"✓ {text}", Role.PASS))
 
 
@@ -152,9 +153,9 @@ def _failed(say: _Say, found: Verification) -> list[Section]:
 
 def _table(say: _Say, found: Verification) -> Section:
     """Return every check in every scenario: one row a check, one column a scenario."""
-    by_check: dict[str, dict[str, Outcome]] = {}
+    by_check: dict[str, dict[str, list[Outcome]]] = {}
     for outcome in found.outcomes:
-        by_check.setdefault(outcome.check.id, {})[outcome.scenario] = outcome
+        by_check.setdefault(outcome.check.id, {}).setdefault(outcome.scenario, []).append(outcome)
     columns = (
         Column(say("column_check"), names=True),
         *(Column(say(f"short_{scenario}")) for scenario in found.scenarios),
@@ -163,9 +164,9 @@ def _table(say: _Say, found: Verification) -> Section:
     ids = [id for id in CHECKS if id in by_check] + [id for id in by_check if id not in CHECKS]
     rows = []
     for id in ids:
-        outcomes = by_check[id]
-        first = next(iter(sorted(outcomes.values(), key=lambda o: _WEIGHT[o.check.status])))
-        marks = [_mark(outcomes.get(scenario)) for scenario in found.scenarios]
+        outcomes = [outcome for group in by_check[id].values() for outcome in group]
+        first = min(outcomes, key=lambda outcome: _WEIGHT[outcome.check.status])
+        marks = [_mark(by_check[id].get(scenario, [])) for scenario in found.scenarios]
         rows.append(Row((line(Piece(id, Role.LABEL)), *marks, _measured(say, first.check))))
     return Section("checks", "", line(say("page_checks")), (Table(columns, tuple(rows)),))
 
@@ -173,11 +174,18 @@ def _table(say: _Say, found: Verification) -> Section:
 _WEIGHT = {Status.FAIL: 0, Status.PASS: 1, Status.NOT_TESTABLE: 2}
 
 
-def _mark(outcome: Outcome | None) -> Line:
-    if outcome is None:
+def _mark(outcomes: list[Outcome]) -> Line:
+    """Return one mark for what is one check: both ✓ and ? where only a part of it could be tested."""
+    statuses = {outcome.check.status for outcome in outcomes}
+    if not statuses:
         return ()
-    mark, role = MARKS[outcome.check.status]
-    return line(Piece(mark, role))
+    if Status.FAIL in statuses:
+        shown = [Status.FAIL]
+    elif Status.PASS in statuses and not all(outcome.whole for outcome in outcomes):
+        shown = [Status.PASS, Status.NOT_TESTABLE]
+    else:
+        shown = [min(statuses, key=lambda status: _WEIGHT[status])]
+    return tuple(Piece(MARKS[status][0], MARKS[status][1]) for status in shown)
 
 
 def _measured(say: _Say, check: Check) -> Line:
@@ -187,14 +195,17 @@ def _measured(say: _Say, check: Check) -> Line:
 
 
 def _untested(say: _Say, found: Verification) -> Section | None:
-    """Return why checks that nothing could be told about could not be tested."""
+    """Return what could not be tested, as a whole or in part, and why."""
     told: dict[str, list[str]] = {}
-    settled = {o.check.id for o in found.outcomes if o.check.status is not Status.NOT_TESTABLE}
     for outcome in found.outcomes:
-        if outcome.check.id not in settled:
-            ids = told.setdefault(say.of(outcome.check.reason), [])
-            if outcome.check.id not in ids:
-                ids.append(outcome.check.id)
+        if outcome.why is None:
+            continue
+        name = outcome.check.id if outcome.part is None else f"{outcome.check.id} ({outcome.part})"
+        if outcome.check.status is not Status.NOT_TESTABLE:
+            name = say("untested_part", check=name, layers=spans(list(outcome.untested)))
+        ids = told.setdefault(say.of(outcome.why), [])
+        if name not in ids:
+            ids.append(name)
     if not told:
         return None
     rows = tuple((muted(", ".join(ids)), line(reason)) for reason, ids in told.items())

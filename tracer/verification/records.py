@@ -19,18 +19,26 @@ class Finding:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All findings of one check in one scenario, as one: ``check`` is the first failure, else the weightiest finding.
+    """All findings of one check in one scenario, as one: ``check`` is the first failure, else the first pass.
 
-    ``tested`` and ``failed`` name the layers (and heads) behind it.
+    ``part`` (q, k, v, o) where the check is about each of them. ``tested`` counts what passed or failed, ``failed``
+    names layers and heads that failed, ``untested`` the layers of what could not be tested, ``why`` the first reason.
     """
 
     check: Check
     scenario: str
     layer: int
     head: int | None
+    part: str | None
     tested: int
-    not_testable: int
     failed: tuple[tuple[int, int | None], ...]
+    untested: tuple[int, ...]
+    why: Message | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether it passed for everything that was looked at."""
+        return self.check.status is Status.PASS and not self.untested
 
 
 @dataclass(frozen=True)

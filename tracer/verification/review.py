@@ -42,16 +42,18 @@ def causes(failures: tuple[Outcome, ...]) -> list[tuple[Outcome, list[str]]]:
 
     What usually follows from other failures is told in full only where nothing else failed.
     """
-    first: dict[str, Outcome] = {}
+    first: dict[tuple[str, str | None], Outcome] = {}
     for outcome in failures:
-        first.setdefault(outcome.check.id, outcome)
-    roots = [outcome for id, outcome in first.items() if id not in CONSEQUENCES] or list(first.values())
+        first.setdefault((outcome.check.id, outcome.part), outcome)
+    roots = [outcome for (id, _), outcome in first.items() if id not in CONSEQUENCES] or list(first.values())
     found: dict[object, tuple[Outcome, list[str]]] = {}
     for outcome in roots:
         site = outcome.check.site
         key = (site.path, site.span) if site is not None else outcome.check.id
         if key in found:
-            found[key][1].append(outcome.check.id)
+            cause, also = found[key]
+            if outcome.check.id not in (cause.check.id, *also):
+                also.append(outcome.check.id)
         else:
             found[key] = (outcome, [])
     return list(found.values())

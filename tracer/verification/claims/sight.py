@@ -16,13 +16,7 @@ from tracer.verification.verdict import finding, passed, say, untested
 from tracer.verification.views import Fault, faults, kinds
 
 # Which check a kind of fault belongs to: a key seen that should be hidden, or hidden that should be seen.
-_OWNER = {
-    "future": "causal.weights",
-    "missing": "causal.weights",
-    "old": "window.effective",
-    "short": "window.effective",
-}
-_OWNER |= {"pad": "padding.weights", "other": "packing.weights"}
+_OWNER = {"pad": "padding.weights", "other": "packing.weights"}
 
 
 def weights(case: Case) -> list[Finding]:
@@ -31,7 +25,9 @@ def weights(case: Case) -> list[Finding]:
     if case.probed.weights is None:
         return [untested(case, id, expected=_expected(case, id), reason=say("weights_hidden")) for id in ids]
     found = faults(case)
-    owner = {**_OWNER, **(dict.fromkeys(("future", "missing"), "causal.alignment") if case.step.past else {})}
+    near = "causal.alignment" if case.step.past else "causal.weights"
+    window = _window_id(case)
+    owner = {**_OWNER, "future": near, "missing": near, "old": window, "short": window}
     return [_weights(case, id, [fault for fault in found if owner[fault.kind] == id]) for id in ids]
 
 
@@ -113,13 +109,17 @@ def window_of(case: Case) -> int | None:
 
 def _checks(case: Case) -> list[str]:
     if case.step.past:
-        return ["causal.alignment"]
+        return ["causal.alignment", _window_id(case)]
     ids = ["causal.weights"]
     if case.step.starts:
         ids.append("packing.weights")
     elif case.step.mask:
         ids.append("padding.weights")
-    return [*ids, "window.effective"]
+    return [*ids, _window_id(case)]
+
+
+def _window_id(case: Case) -> str:
+    return "window.none" if case.facts.window is None else "window.effective"
 
 
 def _weights(case: Case, id: str, faults: list[Fault]) -> Finding:
@@ -146,8 +146,8 @@ def _weights(case: Case, id: str, faults: list[Fault]) -> Finding:
         return untested(case, id, expected=wanted, reason=_nothing_hidden(case, id), window=case.facts.window)
     if id == "window.effective":
         measured = say("window_measured", window=window_of(case) or case.keys)
-        if case.facts.window is None:
-            measured = say("window_measured_all", keys=case.keys)
+    elif id == "window.none":
+        measured = say("window_measured_all", keys=case.keys)
     else:
         measured = say("weights_clean", count=hidden)
     return finding(
@@ -159,9 +159,7 @@ def _hidden_of(case: Case, id: str) -> int:
     """Return how many pairs the check looks at: 0 where this input has none, so that it could show nothing."""
     sort = {"causal.alignment": "future", "causal.weights": "future", "padding.weights": "pad"}
     sort |= {"packing.weights": "other", "window.effective": "old"}
-    if id == "window.effective" and case.facts.window is None:
-        return case.keys - 1
-    if id == "causal.alignment":
+    if id in ("window.none", "causal.alignment"):
         return case.keys - 1
     return sum(int(kinds(case, row)[sort[id]][case.rows[row]].sum()) for row in range(case.step.ids.shape[0]))
 
@@ -213,8 +211,9 @@ def _told_fault(case: Case, fault: Fault) -> Message:
 
 def _expected(case: Case, id: str) -> Message:
     if id == "window.effective":
-        window = case.facts.window
-        return say("window_expected_all") if window is None else say("window_expected", window=window)
+        return say("window_expected", window=case.facts.window)
+    if id == "window.none":
+        return say("window_expected_all")
     return say(id.replace(".", "_") + "_expected")
 
 

@@ -7,10 +7,11 @@ Must not know: torch.
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from tracer.arrays import SPACING
+from tracer.arrays import SPACING, Floats
 from tracer.checks import softmax as trace_softmax
 from tracer.checks.outcome import say as trace_say
 from tracer.maths.attention import Head
@@ -24,6 +25,7 @@ from tracer.verification.subjects import kernel_site, subject
 from tracer.verification.verdict import finding, passed, say, untested
 from tracer.verification.views import view
 
+_BEYOND = 300.0  # a hidden score this far above the visible ones exceeds any constant that is still finite on purpose
 _UNLIKE = 0.05  # a relative error beyond this is no rounding, not even to bfloat16
 _MANY = 1024  # as many numbers tell how large the error of plain products is
 _SPACINGS = 8  # rows are summed here; what is left is the rounding of each weight, and of the softmax that made them
@@ -255,51 +257,68 @@ def _judged(case: Case, row: int, index: int) -> Head | None:
 
 
 def large(case: Case) -> list[Finding]:
-    """Return softmax.large: scores of some hundreds give finite, right rows."""
+    """Return softmax.large and causal.large: scores of some hundreds give finite, right rows, also where the largest
+    score of all is a hidden one."""
     if case.probed.loud is None or case.interface is None:
-        return [untested(case, "softmax.large", expected=say("large_expected"), reason=say("interface_hidden"))]
-    return _over_heads(case, _large)
+        return [
+            untested(case, id, expected=say("large_expected"), reason=say("interface_hidden"))
+            for id in ("softmax.large", "causal.large")
+        ]
+    return [*_over_heads(case, partial(_large, hidden=False)), *_over_heads(case, partial(_large, hidden=True))]
 
 
-def _large(case: Case, row: int, index: int) -> Finding | None:
-    loud, wanted, eager = case.probed.loud, say("large_expected"), case.probed.loud_eager
-    if loud is None or row:
+def _large(case: Case, row: int, index: int, hidden: bool) -> Finding | None:
+    """Judge the rows whose largest score is hidden from them, or the others; an undefined row counts to the others."""
+    loud, eager = case.probed.loud, case.probed.loud_eager
+    id, wanted = "causal.large" if hidden else "softmax.large", say("large_expected")
+    last, heads = loud_part(case.step.ids.shape[1], Plan(case.heads, case.thorough))
+    if loud is None or row or index not in heads:
         return None
     seen = view(case, 0, index)
     if eager is None or (seen is not None and not seen.right[case.rows[0]].all()):
-        return untested(case, "softmax.large", expected=wanted, reason=say("large_sight"), head=index)
-    kv = case.facts.kv_head(index)
-    last, heads = loud_part(case.step.ids.shape[1], Plan(case.heads, case.thorough))
-    if index not in heads:
-        return None
-    acting = _judged(case, 0, index)
-    scale = case.scale if acting is None else acting.scale
-    visible = replace(
-        case.visibility(0), tq=last.stop - last.start
-    )  # bottom right: the last queries stay where they are
-    query = case.given["q"][0, index][last] * case.probed.loud_factor
-    reference = attention(query, case.given["k"][0, kv], case.given["v"][0, kv], scale, visible)
-    judged = numerics(
-        loud[0, last, index].float64(), eager[:, heads.index(index)].float64(), reference.output, case.dtype
-    )
+        return untested(case, id, expected=wanted, reason=say("large_sight"), head=index)
+    reference, beyond = _loud_reference(case, index, last)
+    output = loud[0, last, index].float64()
+    broken = ~np.isfinite(output).all(axis=1)
+    rows = (beyond > 0) & ~broken if hidden else (beyond <= 0) | broken
+    furthest = float(beyond[rows].max(initial=0.0)) if rows.any() else 0.0
+    if not rows.any() or (hidden and furthest < _BEYOND):
+        reason = say("large_no_hidden", beyond=furthest) if hidden else say("no_rows")
+        return untested(case, id, expected=wanted, reason=reason, head=index)
+    judged = numerics(output[rows], eager[:, heads.index(index)].float64()[rows], reference.output[rows], case.dtype)
     top = float(np.abs(reference.row_max[np.isfinite(reference.row_max)]).max(initial=0.0))
     measured = say("large_measured", error=judged.kernel.largest, top=top)
     if judged.kernel.mismatched:
         measured = say("large_nan", count=judged.kernel.mismatched, top=top)
+    elif hidden:
+        measured = say("large_hidden_measured", error=judged.kernel.largest, beyond=furthest)
     return finding(
         case,
-        "softmax.large",
+        id,
         passed(judged.ok),
         measured=measured,
         expected=wanted,
         tolerance=say("absolute", value=judged.tolerance),
         reason=say("large_why", factor=case.probed.loud_factor),
-        site=softmax_site(case) if judged.kernel.mismatched or not case.bare else _large_site(case),
+        site=_large_site(case) if hidden and case.bare else softmax_site(case),
         head=index,
         error=judged.kernel.largest,
         mismatched=judged.kernel.mismatched,
         top=top,
     )
+
+
+def _loud_reference(case: Case, index: int, last: slice) -> tuple[Head, Floats]:
+    """Return attention with large scores for the last queries, and by how much each row's largest hidden score exceeds
+    its largest visible one (negative infinity where none is hidden)."""
+    kv = case.facts.kv_head(index)
+    acting = _judged(case, 0, index)
+    scale = case.scale if acting is None else acting.scale
+    visible = replace(case.visibility(0), tq=last.stop - last.start)  # bottom right: the last queries keep their places
+    query, key = case.given["q"][0, index][last] * case.probed.loud_factor, case.given["k"][0, kv]
+    reference = attention(query, key, case.given["v"][0, kv], scale, visible)
+    hidden = np.where(visible.rows(0, visible.tq), -np.inf, query @ key.T * scale).max(axis=1, initial=-np.inf)
+    return reference, hidden - reference.row_max
 
 
 def _large_site(case: Case) -> Site | None:

@@ -72,7 +72,7 @@ CAUSAL = (
 SOFTMAX = (
     Fault(
         "mask_finite",
-        "softmax.large",
+        "causal.large",
         (
             _eager(
                 "attn_weights = HERE(attn_weights + attention_mask)", "attn_weights + attention_mask.clamp(min=-200.0)"
@@ -226,6 +226,7 @@ HEADS = (
     ),
 )
 SIGHT = (
+    Fault("window_everywhere", "window.none", (_init("sliding_window", "config.sliding_window"),), config=_SLIDING),
     Fault("window_ignored", "window.effective", (_init("sliding_window", "None"),), config=_SLIDING),
     Fault("window_ignored_kernel", "window.effective", kernel_change="window_ignored", config=_SLIDING),
     Fault(

@@ -4,7 +4,6 @@ Must stand beside the peers' own scripts, which load the whole model first and t
 only what it runs and adds reference, checks and page, is measured as a process of its own.
 """
 
-import importlib
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +13,7 @@ from common import job, report
 from tracer.capture.instrument import instrument
 from tracer.capture.recorder import Recorder
 from tracer.checkpoint.open import open_checkpoint
-from tracer.engines.transformers import steps, streaming
+from tracer.engines.transformers import definitions, steps, streaming
 from tracer.engines.transformers.lending import KernelWatch, lent
 from tracer.kernels import cpu_flash
 from tracer.source import anchors, files
@@ -25,10 +24,11 @@ defined = anchors.definitions("transformers")
 table = anchors.table(
     defined, {key: files.installed("transformers", file) for key, file in defined.files.items()}, None
 )
-code = instrument(table, steps.probed(table, "flash"))
+transformers = definitions.light()  # as the command has it
+code = instrument(table, steps.probed(table, "flash"), transformers.modules)
 recorder = Recorder(steps.keeping("flash"))
 watch = KernelWatch(cpu_flash.flash_attn_varlen_func, recorder)
-model = streaming.build(checkpoint, todo.layer, "flash_attention_2", "cpu")
+model = streaming.build(checkpoint, todo.layer, "flash_attention_2", "cpu", transformers)
 dtype = getattr(torch, {"BF16": "bfloat16", "F32": "float32", "F16": "float16"}[checkpoint.dtype])
 streaming.fill_on_demand(model, checkpoint, dtype, "cpu")
 for layer in model.layers:
@@ -53,7 +53,7 @@ attention.register_forward_hook(leave)
 
 
 def work() -> dict[str, Any]:
-    utils = importlib.import_module("transformers.modeling_flash_attention_utils")
+    utils = transformers.modules[definitions.UTILS]
     with (
         lent(utils, watch, cpu_flash.flash_attn_func),
         code.swapped(recorder),
