@@ -15,6 +15,7 @@ from tracer import memory
 from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.checkpoint.open import open_checkpoint
 from tracer.engines.transformers.engine import Progress, Wanted
+from tracer.engines.transformers.placement import Placement
 from tracer.engines.versions.names import version_of
 from tracer.errors import InputError
 from tracer.kernels.choose import choose
@@ -31,6 +32,7 @@ ENGINES: Mapping[str, str] = {
     "transformers": "tracer.engines.transformers.engine",
     "nano-vllm": "tracer.engines.nanovllm.engine",
 }
+STREAMED = Placement()
 
 
 def trace(
@@ -64,6 +66,7 @@ def trace_layers(
     report: Report | None = None,
     cost: Cost | None = None,
     light: bool = False,
+    placement: Placement = STREAMED,
 ) -> tuple[LayerTrace, ...]:
     """Return the trace of each of ``layers``, ascending, from one pass of the model.
 
@@ -71,13 +74,14 @@ def trace_layers(
     default the checkpoint's own. ``heads`` are those whose eager comparison is kept (None: all); ``head`` is the one
     that is asked for. ``report`` is told of what is fetched for another version (``transformers@5.16.1``), ``cost``
     in the end of how many bytes of tensors were read, of how many (None where not all are here). ``light`` is for a
-    process that runs nothing else (see Wanted). Raises
-    InputError for what cannot be done as asked, or not in the memory that is free; Unsupported for what cannot be done
-    here.
+    process that runs nothing else (see Wanted). ``placement`` spreads the model over devices, or over processes, all of
+    which must then call this, and rank 0 alone is given traces. Raises InputError for what cannot be done as asked, or
+    not in the memory that is free; Unsupported for what cannot be done here.
     """
     version = version_of(engine)
     if engine not in ENGINES and version is None:
         raise InputError("pipeline.engine", engine=engine, known=", ".join(ENGINES))
+    placement.check(engine, device)
     opened = open_checkpoint(checkpoint, revision=revision)
     layers = sorted(set(layers))
     for layer in layers:
@@ -89,6 +93,7 @@ def trace_layers(
     run_dtype = read_dtype(opened, dtype)
     facts = opened.model_facts(layers[0])
     chosen = choose(kernel, device=device, dtype=LONG_DTYPES[run_dtype.value], head_dim=facts.head_dim)
+    placement.check_kernel(chosen)
     request = Request(
         layer=layers[0],
         head=head,
@@ -100,8 +105,9 @@ def trace_layers(
         dtype=run_dtype,
     )
     kept = tuple(range(facts.heads)) if heads is None else tuple(heads)
-    needed = memory.needed(
-        facts, tokens=len(read), layers=len(layers), dtype=run_dtype.value, kernel=chosen.kind, heads=len(kept)
+    together = len(kept) if placement.ranks is None else facts.heads
+    needed = placement.weight_bytes(opened, layers[-1], run_dtype.value) + memory.needed(
+        facts, tokens=len(read), layers=len(layers), dtype=run_dtype.value, kernel=chosen.kind, heads=together
     )
     memory.check(needed, memory.limit(), len(read))
     if version is not None:
@@ -110,7 +116,8 @@ def trace_layers(
         return _other_version(version, layers, order, request.engine, report)
     wanted = Wanted(request, chosen, kept, Path(platformdirs.user_cache_dir("tracer")), progress, light)
     traced: tuple[LayerTrace, ...]
-    traced = importlib.import_module(ENGINES[engine]).trace_layers(opened, read, wanted, layers)
+    way = importlib.import_module(ENGINES[engine]) if placement.streamed else placement
+    traced = way.trace_layers(opened, read, wanted, layers)
     if cost is not None:
         cost(opened.bytes_read, opened.bytes_stored)
     return traced

@@ -35,10 +35,18 @@ class Message:
     def __str__(self) -> str:
         return self.text()
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled, as when processes hand each other a record: a mapping proxy cannot be by itself."""
+        return _unpickled, (self.id, dict(self.values))
+
 
 def message(id: str, **values: object) -> Message:
     """Return a Message for the text ``id`` filled with ``values``."""
     return Message(id, MappingProxyType(values))
+
+
+def _unpickled(id: str, values: Mapping[str, object]) -> Message:
+    return message(id, **values)
 
 
 @cache

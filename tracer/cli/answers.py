@@ -19,6 +19,7 @@ from tracer.errors import InputError
 from tracer.texts import message
 
 if TYPE_CHECKING:
+    from tracer.engines.transformers.placement import Placement
     from tracer.records import LayerTrace
     from tracer.render.terminal.screen import Screen
     from tracer.result import Trace
@@ -26,12 +27,15 @@ if TYPE_CHECKING:
 
 def trace(asked: RunOptions, language: str) -> int:
     """Trace what was asked for, deliver the answer, and return the exit code of its checks."""
-    progress = streams.Progress(language, asked.verbose)
+    placement = _placement(asked)
+    progress = streams.Progress(language, asked.verbose) if placement.renders else streams.Silence()
     try:
-        layers = _traced(asked, progress)
+        layers = _traced(asked, progress, placement)
         heads = _heads(layers, asked.head)
     finally:
         progress.done()
+    if not placement.renders:
+        return exits.PASSED  # the first of the processes has the answer, and its exit code
     answer = _rendered(heads, asked, language)
     if asked.save is not None:
         from tracer.saved.write import save
@@ -94,7 +98,17 @@ def _code(heads: Sequence["Trace"], language: str) -> int:
     return next((code for code in (exits.FAILED, exits.PASSED) if code in codes), exits.UNTESTED)
 
 
-def _traced(asked: RunOptions, progress: streams.Progress) -> tuple["LayerTrace", ...]:
+def _placement(asked: RunOptions) -> "Placement":
+    """What was asked for with --device-map, and what torchrun, where it started this process, says of it."""
+    from tracer.engines.transformers.placement import Placement
+    from tracer.engines.transformers.ranks import ranks_of
+
+    return Placement(asked.device_map, ranks_of(os.environ))
+
+
+def _traced(
+    asked: RunOptions, progress: streams.Progress | streams.Silence, placement: "Placement"
+) -> tuple["LayerTrace", ...]:
     progress(message("cli.preparing"))
     from tracer import pipeline
 
@@ -126,6 +140,7 @@ def _traced(asked: RunOptions, progress: streams.Progress) -> tuple["LayerTrace"
             progress=layer_starts,
             cost=read,
             light=True,
+            placement=placement,
         )
     finally:
         collector.release()

@@ -38,6 +38,7 @@ class RunOptions:
     engine: str = "transformers"
     kernel: str = "auto"
     device: str = "auto"
+    device_map: str | None = None
     dtype: str = "auto"
     format: str = "terminal"
     window: int | None = None
@@ -143,6 +144,17 @@ def run_options() -> list[click.Parameter]:
             text=message("cli.opt_dtype", known=dtypes),
         ),
     ]
+
+
+def device_map_option() -> Option:
+    """Return ``--device-map``, for what runs a whole model over several devices."""
+    return Option(
+        "--device-map",
+        type=Word(words.DEVICE_MAPS),
+        metavar="|".join(words.DEVICE_MAPS),
+        heading="cli.heading_how",
+        text=message("parallel.opt_device_map"),
+    )
 
 
 def save_option() -> Option:

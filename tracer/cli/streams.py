@@ -116,6 +116,16 @@ def silence(stream: TextIO) -> None:
         os.close(nowhere)
 
 
+class Silence:
+    """Shows nothing, for a process among several of which another one speaks."""
+
+    def __call__(self, step: Message) -> None:
+        """Show nothing."""
+
+    def done(self) -> None:
+        """Leave nothing behind."""
+
+
 class Progress:
     """What is going on, on standard error: one line rewritten again and again on a terminal; lines of their own with
     ``verbose``; else nothing."""

@@ -18,7 +18,7 @@ from tracer.capture.turn import turn
 from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.engines.ambient import plain
 from tracer.engines.arrays import dtype_name, to_array, torch_dtype
-from tracer.engines.transformers import definitions, steps, streaming
+from tracer.engines.transformers import definitions, loading, steps, streaming
 from tracer.engines.transformers.attention import from_interface, from_kernel
 from tracer.engines.transformers.definitions import Code
 from tracer.engines.transformers.effects import Alone, Call, observe
@@ -32,6 +32,8 @@ from tracer.source import anchors, files
 _WAYS = {"flash-attn": "flash", "cpu-flash": "flash", "sdpa": "sdpa", "eager": "eager"}
 _PACKAGES = ("tracer", "torch", "transformers", "numpy", "safetensors", "tokenizers")
 Progress = Callable[[int, int], None]
+# Makes the model to run of a checkpoint, up to a layer at least, from transformers' code.
+Load = Callable[[Checkpoint, int, Code], Any]
 # A prompt of more tokens than this is long: of the steps before the kernel only the asked head's part is kept.
 LONG = 8192
 
@@ -40,7 +42,8 @@ LONG = 8192
 class Wanted:
     """What to run: the request, the kernel that was chosen, the heads whose eager comparison is kept, a folder for
     finished anchor tables (None: keep none), and who is told of each layer that has run. ``light`` allows a process
-    that runs nothing else to import only what the flash path needs of transformers."""
+    that runs nothing else to import only what the flash path needs of transformers. ``load`` makes the model that is
+    run; None: it is streamed, one layer in memory at a time."""
 
     request: Request
     kernel: ChosenKernel
@@ -48,6 +51,7 @@ class Wanted:
     cache: Path | None = None
     progress: Progress | None = None
     light: bool = False
+    load: Load | None = None
 
 
 def trace_layer(checkpoint: Checkpoint, tokens: tuple[Token, ...], wanted: Wanted) -> LayerTrace:
@@ -125,7 +129,7 @@ def _traced(
 def _one_head(checkpoint: Checkpoint, wanted: Wanted, layer: int) -> steps.OneHead | None:
     """Return the head that alone is looked at, where a prompt is so long that every head's steps would fill the memory
     and running every head again would take minutes; None where all are kept."""
-    alone = len(wanted.heads) == 1 and wanted.kernel.kind == "cpu-flash"
+    alone = len(wanted.heads) == 1 and wanted.kernel.kind == "cpu-flash" and wanted.load is None
     if not alone or len(wanted.request.token_ids) <= LONG:
         return None
     facts, head = checkpoint.model_facts(layer), wanted.heads[0]
@@ -172,12 +176,13 @@ class _Run:
         request, kernel = self._wanted.request, self._wanted.kernel
         dtype, last = torch_dtype(request.dtype.value), layers[-1]
         self._checkpoint.require_layers(last)
-        rows = self._checkpoint.embedding_rows(request.token_ids, dtype).to(kernel.device)[None]
         with self._probes.swapped(self._recorder):
             with self._recorder.during("construct"):
-                model = streaming.build(self._checkpoint, last, kernel.attn_implementation, kernel.device, self._code)
-            streaming.fill_on_demand(model, self._checkpoint, dtype, kernel.device, kept=layers)
-            caught = self._watch_modules(model, layers)
+                model = self._model(last)
+            if self._wanted.load is None:
+                streaming.fill_on_demand(model, self._checkpoint, dtype, kernel.device, kept=layers)
+            caught = self._watch_modules(loading.base_of(model), layers)
+            rows = self._checkpoint.embedding_rows(request.token_ids, dtype).to(kernel.device)[None]
             try:
                 model(inputs_embeds=rows, use_cache=False, **self._sequence(rows))
             except streaming.Reached:
@@ -187,6 +192,13 @@ class _Run:
         if len(caught) != len(layers):
             raise Unsupported("engine.not_reached", layer=last)
         return caught
+
+    def _model(self, last: int) -> Any:
+        """Return the model to run, at least up to layer ``last``."""
+        if self._wanted.load is not None:
+            return self._wanted.load(self._checkpoint, last, self._code)
+        kernel = self._wanted.kernel
+        return streaming.build(self._checkpoint, last, kernel.attn_implementation, kernel.device, self._code)
 
     def _sequence(self, rows: Any) -> dict[str, Any]:
         """Return what makes transformers' flash path call the varlen kernel: one sequence, its bounds given."""
