@@ -122,8 +122,13 @@ def accelerator() -> str | None:
 
 def require_accelerate(text: str) -> None:
     """Raise Unsupported with ``text`` where accelerate, with which transformers places models, is not installed."""
-    if importlib.util.find_spec("accelerate") is None:
+    if not has_accelerate():
         raise Unsupported(text)
+
+
+def has_accelerate() -> bool:
+    """Return whether the package accelerate is installed."""
+    return importlib.util.find_spec("accelerate") is not None
 
 
 def _device(where: Any) -> str:

@@ -63,5 +63,5 @@ def _told(devices: Sequence[str], alone: bool = False) -> Message:
     for device, run in groupby(enumerate(devices), key=lambda placed: placed[1]):
         numbers = [number for number, _ in run]
         span = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}"
-        runs.append(f"{span}: {device}")
+        runs.append(f"{span} → {device}")
     return message("parallel.map_cpu" if alone else "parallel.map", where=", ".join(runs))
