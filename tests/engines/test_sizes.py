@@ -135,6 +135,25 @@ def test_of_a_long_prompt_the_asked_heads_steps_are_kept_and_what_the_kernel_saw
 
 
 @pytest.mark.usefixtures("short_is_long")
+def test_the_page_and_the_json_say_which_head_of_a_long_prompt_is_kept_and_why(
+    make_checkpoint: Callable[..., Path],
+) -> None:
+    from tracer.render.json import to_json
+
+    traced = trace(make_checkpoint())
+    assert [warning.text("en") for warning in traced.warnings if warning.id == "engine.one_head"] == [
+        "This prompt is long (40 tokens, more than 20), and one head was asked for: so that memory and time follow "
+        "what is asked, the steps before the kernel are kept of head 2 and its KV head 1 alone, and what is run again "
+        "computes head 2 alone. What the kernel was given and gave is kept of all 6 heads. Leave out --head to keep "
+        "every step of every head."
+    ]
+    shown = to_json(look_at(traced, 2), "zh")["warnings"]
+    assert any("只保留头 2 和它读取的 KV 头 1" in sentence for sentence in shown)
+    whole = trace(make_checkpoint(), heads=None)
+    assert not any(warning.id == "engine.one_head" for warning in whole.warnings)
+
+
+@pytest.mark.usefixtures("short_is_long")
 def test_a_long_prompt_is_run_again_for_the_asked_head_alone(
     make_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,8 +26,9 @@ from tracer.engines.transformers.lending import KernelSeen, KernelWatch, lent, q
 from tracer.errors import Unsupported
 from tracer.kernels.choose import ChosenKernel
 from tracer.lineage import hops
-from tracer.records import Capture, LayerTrace, Request, Token
+from tracer.records import Capture, LayerTrace, ModelFacts, Request, Token
 from tracer.source import anchors, files
+from tracer.texts import Message, message
 
 _WAYS = {"flash-attn": "flash", "cpu-flash": "flash", "sdpa": "sdpa", "eager": "eager"}
 _PACKAGES = ("tracer", "torch", "transformers", "numpy", "safetensors", "tokenizers")
@@ -120,7 +121,7 @@ def _traced(
                         **attention.inputs(),
                     },
                     effects=effects,
-                    warnings=(*checkpoint.warnings, *([code.why] if code.why else [])),
+                    warnings=(*checkpoint.warnings, *([code.why] if code.why else []), *_told(one, facts, len(tokens))),
                 )
             )
     return tuple(traces)
@@ -134,6 +135,14 @@ def _one_head(checkpoint: Checkpoint, wanted: Wanted, layer: int) -> steps.OneHe
         return None
     facts, head = checkpoint.model_facts(layer), wanted.heads[0]
     return steps.OneHead(head, facts.kv_head(head), facts.head_dim)
+
+
+def _told(one: steps.OneHead | None, facts: ModelFacts, tokens: int) -> tuple[Message, ...]:
+    """Return the sentence that says which head alone was looked at, and why; nothing where all were."""
+    if one is None:
+        return ()
+    which = {"head": one.head, "kv_head": one.kv_head, "heads": facts.heads}
+    return (message("engine.one_head", tokens=tokens, long=LONG, **which),)
 
 
 @dataclass(frozen=True)
