@@ -44,6 +44,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 DEFAULTS = {
     "revision": None, "layers": [0], "head": 0, "heads": None, "query": None, "prompt": None, "tokens": None,
     "chat": False, "engine": "transformers", "kernel": "auto", "device": "auto", "dtype": "auto", "light": True,
+    "placement": pipeline.STREAMED,
 }  # fmt: skip
 
 
@@ -144,6 +145,7 @@ def test_several_layers_come_from_one_run_and_stand_side_by_side(trace: Trace, c
         (["--layers", "3..1"], "such as 0..3; found 3..1."),
         (["--layers", "0..1", "--head", "2"], "--head concerns one layer, and --layers asks for several."),
         (["--layers", "0..1", "--save", "x"], "--save concerns one layer"),
+        (["--layers", "0..1", "--layer", "0"], "--layer concerns one layer"),
     ],
 )
 def test_a_range_of_layers_is_two_numbers_and_all_heads(

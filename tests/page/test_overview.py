@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import tracer
 from tests.invented_trace import invented
 from tests.page.recount import section, table, text_of
 from tracer.maths.attention import Head, head
@@ -175,3 +176,20 @@ def test_followers_of_a_token_that_is_repeated_throughout_take_no_square_of_memo
     assert figures.repeats == count - 2
     assert figures.after_earlier == pytest.approx(np.mean([(i - 1) / (i + 1) for i in range(2, count)]))
     assert peaks[1] < 1.1 * peaks[0]  # lists of them all would add 9 MB to 10
+
+
+def test_where_no_row_sees_two_keys_there_are_dashes_and_no_head_is_worth_more_than_another() -> None:
+    figures = pattern(looking([0]), [5])
+    assert figures.rows == 0
+    layer = tracer.trace(layer=1, tokens=[5]).layer
+    page = overview_page([layer], "en")
+    figures_shown = {
+        text for row in table(section(page, "heads")) for name, text in row.items() if name not in ("head", "KV")
+    }
+    assert figures_shown == {"–"}
+    assert {"worth", "pictures"}.isdisjoint(each.id for each in page.sections)
+
+
+def test_a_picture_smaller_than_the_prompt_says_what_a_block_stands_for() -> None:
+    layer = tracer.trace(layer=1, tokens=[5, 9, 7] * 6).layer
+    assert "The 18 tokens are drawn as 16 × 16 blocks" in text_of(overview_page([layer], "en"))

@@ -101,7 +101,7 @@ def run_options() -> list[click.Parameter]:
     kernels, devices, dtypes = (", ".join(known) for known in (words.KERNELS, words.DEVICES, words.DTYPES))
     what, prompt, model, how = (f"cli.heading_{name}" for name in ("what", "prompt", "model", "how"))
     return [
-        Option("--layer", type=Whole(), default=0, metavar="N", heading=what, text=message("cli.opt_layer")),
+        Option("--layer", type=Whole(), metavar="N", heading=what, text=message("cli.opt_layer")),
         Option("--layers", type=Layers(), metavar="A..B", heading=what, text=message("cli.opt_layers")),
         Option("--head", type=Whole(), metavar="N", heading=what, text=message("cli.opt_head")),
         query_option(),
@@ -175,11 +175,12 @@ def read(model: str, values: Mapping[str, Any]) -> RunOptions:
     if given["revision"] is not None and given["checkpoint"] is None:
         raise InputError("cli.revision_alone")
     if given["layers"] is not None:
-        alone = next((name for name in ("head", "query", "save") if given[name] is not None), None)
+        alone = next((name for name in ("layer", "head", "query", "save") if given[name] is not None), None)
         if alone is not None:
             raise InputError("cli.one_layer_only", option=f"--{alone}")
     if given["query"] is not None and given["head"] is None:
         raise InputError("cli.query_without_head", query=given["query"])
+    given["layer"] = given["layer"] or 0
     folder = given["checkpoint"]
     local = Path(folder) if folder is not None and os.path.isdir(folder) else None
     stdin = prompt_file == STANDARD_INPUT

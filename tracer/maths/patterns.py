@@ -17,15 +17,18 @@ _ROWS = 256
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Means over the query rows that could do otherwise (at least two visible keys). All weights are from 0 to 1.
+    """Means over the query rows that could do otherwise (at least two visible keys; ``rows`` of them). All weights are
+    from 0 to 1; all means are 0 where there is no such row.
 
-    entropy: in nats, and ``relative`` divided by the entropy of equal weights. previous, own, first: the weight on the
+    tokens: how many there are. entropy: in nats, and ``relative`` divided by the entropy of equal weights. previous, own, first: the weight on the
     token before, on the query's own place, on token 0. after_earlier: the weight on the tokens that follow an earlier
     occurrence of the query's own token, over the rows that have one (None where no row has). distances: the weight on
     the key 0, 1, 2, … places back, the last entry for that far and further. picture: the weights, [n, n], each entry
     the largest of the rows and keys it stands for; NaN where no key is visible.
     """
 
+    tokens: int
+    rows: int
     entropy: float
     relative: float
     previous: float
@@ -76,6 +79,8 @@ def pattern(head: Head, ids: Sequence[int], *, distances: int = 12, picture: int
     many = max(chosen, 1)
     entropy = float(np.nansum(head.entropy))  # rows with one visible key add nothing
     return Pattern(
+        tokens=count,
+        rows=chosen,
         entropy=entropy / many,
         relative=entropy / even if even > 0 else 0.0,
         previous=sums["previous"] / many,

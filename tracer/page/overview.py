@@ -91,7 +91,7 @@ def overview_page(layers: Sequence[LayerTrace], language: str, traces: Sequence[
         _heads(say, found, len(layers) > 1),
         _pictures(say, worth),
         checks.warnings(say, _warnings(layers)),
-        _next(say, worth),
+        _next(say, worth, found),
     ]
     return Page(
         "overview",
@@ -133,7 +133,7 @@ def _worth(found: tuple[Measured, ...]) -> tuple[_Worth, ...]:
             others = sorted((each for each in found if each is not best), key=lambda each: -_share(each, kind))
             strong = tuple(each for each in others if _share(each, kind) >= _WORTH)
             named.append(_Worth(best, kind, share, strong[:_OTHERS]))
-    if not named:
+    if not named and any(each.pattern.rows for each in found):
         sharpest = min(found, key=lambda each: each.pattern.relative)
         named.append(_Worth(sharpest, "sharpest", sharpest.pattern.relative))
     return tuple(named[:_PICTURES])
@@ -144,7 +144,9 @@ def _share(each: Measured, kind: str) -> float:
     return float(value) if value is not None else 0.0
 
 
-def _named(say: Words, worth: tuple[_Worth, ...]) -> Section:
+def _named(say: Words, worth: tuple[_Worth, ...]) -> Section | None:
+    if not worth:
+        return None
     rows = tuple((line(Piece(_name(say, each.measured), Role.STRONG)), _why(say, each)) for each in worth)
     return Section("worth", "", line(say("worth_heading")), (Facts(rows),))
 
@@ -185,17 +187,20 @@ def _heads(say: Words, found: tuple[Measured, ...], several: bool) -> Section:
 
 def _row(each: Measured, several: bool) -> Row:
     figures = each.pattern
+    judged = figures.rows > 0  # else no row had a choice, and a mean of nothing is no number
     return Row(
         (
             *((muted(str(each.layer)),) if several else ()),
             line(Piece(str(each.head), Role.STRONG)),
             muted(str(each.kv_head)),
-            line(Piece(fixed(figures.entropy, 2), Role.NUMBER)),
-            _weight(figures.previous),
-            _weight(figures.own),
-            _weight(figures.first),
+            line(Piece(fixed(figures.entropy, 2), Role.NUMBER)) if judged else muted("–"),
+            _weight(figures.previous if judged else None),
+            _weight(figures.own if judged else None),
+            _weight(figures.first if judged else None),
             _weight(figures.after_earlier),
-            line(Piece("", Role.TOKEN, spark=tuple(np.clip(figures.distances, 0, 1).tolist()))),
+            line(Piece("", Role.TOKEN, spark=tuple(np.clip(figures.distances, 0, 1).tolist())))
+            if judged
+            else muted("–"),
         )
     )
 
@@ -206,7 +211,13 @@ def _weight(value: float | None) -> Line:
     return line(Piece(fixed(value, 2), Role.NUMBER, level=value))
 
 
-def _pictures(say: Words, worth: tuple[_Worth, ...]) -> Section:
+def _pictures(say: Words, worth: tuple[_Worth, ...]) -> Section | None:
+    if not worth:
+        return None
+    tokens, places = worth[0].measured.pattern.tokens, len(worth[0].measured.pattern.picture)
+    legend = say("pictures_legend")
+    if tokens > places:
+        legend += " " + say("pictures_pooled", tokens=tokens, places=places)
     items = tuple(
         Picture(
             line(Piece(_name(say, each.measured), Role.STRONG)),
@@ -217,11 +228,11 @@ def _pictures(say: Words, worth: tuple[_Worth, ...]) -> Section:
         )
         for each in worth
     )
-    return Section("pictures", "", line(say("pictures_heading")), (Pictures(items, muted(say("pictures_legend"))),))
+    return Section("pictures", "", line(say("pictures_heading")), (Pictures(items, muted(legend)),))
 
 
-def _next(say: Words, worth: tuple[_Worth, ...]) -> Section:
-    best = worth[0].measured
+def _next(say: Words, worth: tuple[_Worth, ...], found: tuple[Measured, ...]) -> Section:
+    best = worth[0].measured if worth else found[0]
     option = f"--layer {best.layer} --head {best.head}"
     rows = ((line(Piece(option, Role.CODE)), line(say("next_open"))),)
     return Section("next", "", line(say("next_heading")), (Facts(rows),))
