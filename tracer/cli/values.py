@@ -124,13 +124,14 @@ class Text(click.ParamType[str]):
     """Text that is valid Unicode, as a command line in another encoding need not be."""
 
     name = "text"
+    not_unicode = "cli.not_unicode"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text; raises InputError."""
         try:
             value.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise InputError("cli.not_unicode", option=_name(param), place=error.start + 1) from error
+            raise InputError(self.not_unicode, option=_name(param), place=error.start + 1) from error
         return str(value)
 
 
@@ -154,6 +155,7 @@ class Place(Text):
     """A folder on this machine, or the id of a repository on the hub."""
 
     name = "place"
+    not_unicode = "cli.place_not_unicode"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
         """Leave the completion to the shell, which knows the folders."""

@@ -4,13 +4,16 @@ Must not know: what the JSON says.
 """
 
 import json
+import re
 from typing import Any
 
 _INDENT = "  "
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def dumps(value: Any) -> str:
-    """Return ``value`` as JSON text with a line end; raises ValueError for NaN and infinities."""
+    """Return ``value`` as JSON text with a line end, that UTF-8 can carry: half a surrogate pair, as in a file name
+    that is no UTF-8, is escaped. Raises ValueError for NaN and infinities."""
     return "".join(_lines(value, "")) + "\n"
 
 
@@ -32,4 +35,5 @@ def _block(start: str, entries: list[list[str]], end: str, margin: str) -> list[
 
 
 def _flat(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -4,6 +4,7 @@ Sites are kept once, in a table; whatever refers to one gives its place there. M
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -13,6 +14,8 @@ from tracer.portable import portable
 from tracer.records import Capture, Choice, Effects, Hop, KernelCall, LayerTrace, Lineage, Request, Site, Token
 from tracer.saved.names import EAGER, FORMAT, FORMAT_KEY, KERNEL_LSE, KERNEL_OUTPUT, TRACE_KEY, WRITER_KEY
 from tracer.saved.values import encode, encode_message
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def tensors(layer: LayerTrace) -> dict[str, Array]:
@@ -43,6 +46,8 @@ def metadata(layer: LayerTrace, writer: str) -> dict[str, str]:
     }
     fields["sites"] = sites.rows
     text = json.dumps(fields, ensure_ascii=False, allow_nan=False)
+    # Half a surrogate pair, as in a file name that is no UTF-8, is spelt out: no file can hold it as text.
+    text = _SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)
     return {FORMAT_KEY: FORMAT, WRITER_KEY: f"tracer {writer}", TRACE_KEY: text}
 
 

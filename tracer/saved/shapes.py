@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 
 from tracer.arrays import SPACING, Array
-from tracer.checkpoint.wording import shape_text
+from tracer.checkpoint.wording import listed, shape_text, shown
 from tracer.errors import InputError
 from tracer.records import LayerTrace
 from tracer.saved.names import EAGER, KERNEL_LSE, KERNEL_OUTPUT
@@ -40,7 +40,7 @@ def check_shapes(trace: LayerTrace, tensors: Mapping[str, Array], node: Node) ->
         axes[KERNEL_LSE] = ("H", "T")
     stray = sorted(tensors.keys() - axes.keys())
     if stray:
-        raise node.wrong("saved.expected_no_tensor", names=", ".join(stray))
+        raise node.wrong("saved.expected_no_tensor", names=listed(stray))
     sizes = _sizes(trace)
     for name, letters in axes.items():
         expected = tuple(_size(letter, sizes, node) for letter in letters)
@@ -74,5 +74,5 @@ def _size(letter: str, sizes: Mapping[str, int], node: Node) -> int:
     """Return the length of an axis: a letter's, or a product's such as ``H·D``."""
     factors = letter.split("·")
     if not all(factor in sizes for factor in factors):
-        raise node.wrong("saved.expected_axis", axis=letter, known=", ".join(sizes))
+        raise node.wrong("saved.expected_axis", axis=shown(letter), known=", ".join(sizes))
     return math.prod(sizes[factor] for factor in factors)
