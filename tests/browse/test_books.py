@@ -171,7 +171,21 @@ def test_a_citation_has_lesson_formula_tensor_place_and_value() -> None:
 
 def test_a_citation_of_the_scale_has_every_digit() -> None:
     traced = shelf(traced=True).book("transformers")
-    assert "值：0.3535533905932738" in citation(traced, place(traced, "scale"), "zh")
+    assert "scale 的值：0.3535533905932738" in citation(traced, place(traced, "scale"), "zh")
+
+
+def test_a_dictionary_that_hands_on_two_values_says_both_by_name() -> None:
+    traced = shelf(traced=True).book("transformers")
+    spot = place(traced, "scale")
+    layer = traced.layer
+    assert layer is not None
+    flag = replace(layer.scale.hops[0], value=True, same_object=None)
+    traced.layer = replace(layer, causal=replace(layer.causal, hops=(flag,)))
+    rows = citation(traced, spot, "en").splitlines()
+    assert "value of scale: 0.3535533905932738" in rows
+    assert "value of causal: True" in rows
+    said = {section.id: section for section in details(traced, spot, "en")}
+    assert "causal" in str(said["values"].blocks)
 
 
 # ------------------------------------------------------------------------------------------------------ searching

@@ -8,6 +8,7 @@ import pytest
 from reading_support import shown
 
 from tracer import pipeline
+from tracer.reading.values import Seen
 from tracer.records import LayerTrace
 
 
@@ -33,6 +34,15 @@ def test_the_causal_flag_has_values_and_no_identity(layer: LayerTrace) -> None:
     out = shown(name="causal", layer=layer)
     assert "value True" in out
     assert "same object" not in out
+    assert "0.25" not in out  # the opened dictionary hands both on, and each page shows its own
+
+
+def test_what_hands_on_several_values_shows_each_by_name(layer: LayerTrace) -> None:
+    dictionary = layer.scale.hops[-1].site
+    assert dictionary == layer.causal.hops[-1].site
+    seen = Seen(layer)
+    assert {value: hop.value for value, hop in seen.hops(dictionary).items()} == {"scale": 0.25, "causal": True}
+    assert seen.hop(dictionary, "q") is None
 
 
 def test_the_kernel_page_counts_the_scores_that_were_never_written(layer: LayerTrace) -> None:

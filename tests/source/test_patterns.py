@@ -84,3 +84,17 @@ def test_decorators_do_not_belong_to_the_function() -> None:
 def test_a_pattern_that_is_no_expression_is_refused() -> None:
     with pytest.raises(ValueError, match="one expression"):
         Pattern("if a: b")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "source", "meant"),
+    [
+        ("f(..., **g(HERE, a))", "f(**g(1, b), **g(2, a))", "2"),
+        ("f(..., **g(HERE(_), a))", "f(**g(1, b), **g(2, a))", "2"),
+        ("f(*g(HERE, a), ...)", "f(*g(1, b), *g(2, a))", "2"),
+        ('{**..., "x": g(HERE, a)}', '{"x": g(1, b), "x": g(2, a)}', "2"),
+        ("f(..., k=g(h(HERE), a))", "f(k=g(h(1), a))", "1"),
+    ],
+)
+def test_a_candidate_that_fails_halfway_leaves_nothing_behind(pattern: str, source: str, meant: str) -> None:
+    assert [found.code for found in Module(source).find(Pattern(pattern), "")] == [meant]

@@ -128,9 +128,9 @@ class Book:
         """Return where a spot is, with its link upstream."""
         return self.files[spot.file].site(spot.span, spot.scope)
 
-    def hop(self, spot: Spot) -> Hop | None:
-        """Return the hop of the trace's scale or causal flag that stands at ``spot`` of the very same file."""
-        return next((hop for hop in self._hops(spot.file) if hop.site.span == spot.span), None)
+    def hops(self, spot: Spot) -> Mapping[str, Hop]:
+        """Return what the trace saw go through ``spot`` of the very same file, by value (scale, causal)."""
+        return {value: hop for value, hop in self._hops(spot.file) if hop.site.span == spot.span}
 
     def _known(self, file: str) -> Iterator[Spot]:
         if self.placed:
@@ -142,16 +142,15 @@ class Book:
         for tensor in self.layer.captures.values() if self.layer is not None else ():
             if tensor.site.sha256 == self.files[file].sha256:
                 yield self._of_site(file, tensor.site, tensor.name)
-        for hop in self._hops(file):
+        for _, hop in self._hops(file):
             yield self._of_site(file, hop.site, None)
         for value in tuple(self.ways):  # another thread may be following one more
             yield from (spot for spot in self._steps(value) if spot.file == file)
 
-    def _hops(self, file: str) -> Iterator[Hop]:
+    def _hops(self, file: str) -> Iterator[tuple[str, Hop]]:
         if self.layer is not None:
-            for hop in (*self.layer.scale.hops, *self.layer.causal.hops):
-                if hop.site.sha256 == self.files[file].sha256:
-                    yield hop
+            for value, hops in (("scale", self.layer.scale.hops), ("causal", self.layer.causal.hops)):
+                yield from ((value, hop) for hop in hops if hop.site.sha256 == self.files[file].sha256)
 
     def _of_site(self, file: str, site: Site, capture: str | None) -> Spot:
         return Spot(self.framework, file, site.span, site.scope, site.code, capture=capture)

@@ -47,9 +47,9 @@ def _seen(book: Book, spot: Spot, language: str) -> list[str]:
             _said("cite_tensor", language, tensor=tensor),
             _said("cite_value", language, value=_last(capture.array)),
         ]
-    hop = book.hop(spot)
-    if hop is not None and hop.seen:
-        rows.append(_said("cite_value", language, value=repr(hop.value)))
+    for value, hop in book.hops(spot).items():
+        if hop.seen:
+            rows.append(_said("cite_value_of", language, name=value, value=repr(hop.value)))
     if rows:
         rows.append(
             _said(
@@ -73,5 +73,5 @@ def _last(array: Array) -> str:
     return f"[…, [{', '.join(numbers.significant(float(each), 6) for each in row[:_NUMBERS])}{more}]]"
 
 
-def _said(name: str, language: str, **values: object) -> str:
+def _said(name: str, language: str, /, **values: object) -> str:
     return message(f"browse.{name}", **values).text(language)

@@ -92,9 +92,9 @@ def _values(book: Book, layer: LayerTrace, spot: Spot, say: Words) -> Section:
         blocks += seen.lines(say, book.library, spot.place)
     elif spot.capture is not None:
         blocks.append(seen.tensor(say, spot.capture))
-    hop = book.hop(spot)
-    if not blocks and hop is not None:
-        blocks.append(Prose(value_at(say, hop)))
+    if not blocks:
+        for value, hop in book.hops(spot).items():
+            blocks.append(Prose((*line(Piece(f"{value}  ", Role.LABEL)), *value_at(say, hop))))
     if blocks:
         blocks.append(Prose(seen.source(say)))
     else:

@@ -3,6 +3,7 @@
 Must not know: how a trace is made.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,18 +29,26 @@ class Seen:
         capture = self.layer.captures.get(given.get("capture", ""))
         if capture is not None:
             return (_tensor(say, capture) if capture.site.sha256 == site.sha256 else _other(say, capture.site),)
-        hop = self.hop(site)
-        return (_value(say, hop),) if hop is not None else ()
+        hops = self.hops(site)
+        return (_values(say, hops),) if hops else ()
 
     def tensor(self, say: Words, capture: str) -> Table:
         """Return shape and values of a tensor of the trace."""
         return _tensor(say, self.layer.captures[capture])
 
-    def hop(self, site: Site) -> Hop | None:
-        """Return the hop of the trace's scale or causal flag that stands at ``site`` of the same file."""
-        hops = (*self.layer.scale.hops, *self.layer.causal.hops)
-        same = (hop for hop in hops if hop.site.sha256 == site.sha256 and hop.site.span == site.span)
-        return next(same, None)
+    def hop(self, site: Site, value: str) -> Hop | None:
+        """Return the hop of ``value`` (scale, causal) that stands at ``site`` of the same file; None for any other
+        value, of which a trace keeps no hops."""
+        return self.hops(site).get(value)
+
+    def hops(self, site: Site) -> Mapping[str, Hop]:
+        """Return what went through ``site`` of the same file, by value: one dictionary may hand on several."""
+        return {
+            value: hop
+            for value, path in followed(self.layer).items()
+            for hop in path
+            if hop.site.sha256 == site.sha256 and hop.site.span == site.span
+        }
 
     def source(self, say: Words) -> Line:
         """Return which run the numbers are from."""
@@ -58,6 +67,11 @@ class Seen:
         )
 
 
+def followed(layer: LayerTrace) -> Mapping[str, Sequence[Hop]]:
+    """Return the hops of each value that a trace follows."""
+    return {"scale": layer.scale.hops, "causal": layer.causal.hops}
+
+
 def value_at(say: Words, hop: Hop) -> Line:
     """Return a hop's value in a few words."""
     if not hop.seen:
@@ -66,8 +80,13 @@ def value_at(say: Words, hop: Hop) -> Line:
     return line(Piece(f"{say('seen_value')} ", Role.LABEL), Piece(numbers.exact(hop.value), Role.NUMBER), same)
 
 
-def _value(say: Words, hop: Hop) -> Facts:
-    return Facts(((line(Piece(say("seen_value"), Role.LABEL)), line(Piece(numbers.exact(hop.value), Role.NUMBER))),))
+def _values(say: Words, hops: Mapping[str, Hop]) -> Facts:
+    rows = []
+    for value, hop in hops.items():
+        label = say("seen_value") if len(hops) == 1 else say("seen_value_of", value=value)
+        seen = Piece(numbers.exact(hop.value), Role.NUMBER) if hop.seen else Piece(say("not_run"), Role.MUTED)
+        rows.append((line(Piece(label, Role.LABEL)), line(seen)))
+    return Facts(tuple(rows))
 
 
 def _other(say: Words, site: Site) -> Facts:

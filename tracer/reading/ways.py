@@ -76,7 +76,7 @@ def _hop(say: Words, library: Library, path: ValuePath, number: int, seen: Seen 
         if code in holds:
             notes.append(Prose(line(Piece(say.of(message(holds[code])), Role.MUTED))))
     notes += [Prose(_other(say, library, other)) for other in step.others]
-    hop = seen.hop(site) if seen is not None else None
+    hop = seen.hop(site, path.value) if seen is not None else None
     if hop is not None:
         notes.append(Prose(value_at(say, hop)))
     mark = Piece("  ✓", Role.PASS) if number > 1 and step.proven else Piece("")
@@ -88,7 +88,7 @@ def _hop(say: Words, library: Library, path: ValuePath, number: int, seen: Seen 
 
 def _seen_across(library: Library, path: ValuePath, number: int, seen: Seen) -> bool:
     """Whether a run saw the one object that reached the kernel both before this step and at it or after it."""
-    hops = [seen.hop(library.path_site(step.place)) for step in path.steps]
+    hops = [seen.hop(library.path_site(step.place), path.value) for step in path.steps]
     same = [hop is not None and hop.same_object is True for hop in hops]
     return any(same[: number - 1]) and any(same[number - 1 :])
 

@@ -97,6 +97,15 @@ def _equal(pattern: object, node: object, captured: list[cst.CSTNode]) -> bool:
     return bool(pattern == node)
 
 
+def _tried(pattern: cst.CSTNode, node: cst.CSTNode, captured: list[cst.CSTNode]) -> bool:
+    """Return whether one of several candidates matches; what a failed one captured is forgotten."""
+    before = len(captured)
+    if _equal(pattern, node, captured):
+        return True
+    del captured[before:]
+    return False
+
+
 def _arguments(pattern: cst.Call, node: cst.Call, captured: list[cst.CSTNode]) -> bool:
     rest = list(node.args)
     more = False
@@ -110,7 +119,7 @@ def _arguments(pattern: cst.Call, node: cst.Call, captured: list[cst.CSTNode]) -
             of_kind = [a for a in rest if a.star == wanted.star]
         else:  # positional arguments match in order, from the first
             of_kind = [a for a in rest[:1] if a.keyword is None and not a.star]
-        hit = next((a for a in of_kind if _equal(wanted.value, a.value, captured)), None)
+        hit = next((a for a in of_kind if _tried(wanted.value, a.value, captured)), None)
         if hit is None:
             return False
         rest.remove(hit)
@@ -131,7 +140,7 @@ def _entries(pattern: cst.Dict, node: cst.Dict, captured: list[cst.CSTNode]) -> 
                 if isinstance(wanted, cst.DictElement)
                 and isinstance(entry, cst.DictElement)
                 and wanted.key.deep_equals(entry.key)
-                and _equal(wanted.value, entry.value, captured)
+                and _tried(wanted.value, entry.value, captured)
             ),
             None,
         )
