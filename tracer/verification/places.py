@@ -133,15 +133,18 @@ def _column(file: SourceFile, line: int, offset: int) -> int:
 
 def find_in(source: str, scope: str, pattern: str, first: int | None = None) -> tuple[Span, ...]:
     """Return where ``pattern`` matches inside one function (dotted ``scope``, beginning at line ``first`` if several
-    have that name). Only that function is parsed: whole files cost LibCST a third of a second each."""
+    have that name). Only that function is parsed: whole files cost LibCST a third of a second each. Empty where the
+    source does not parse."""
     part = _function(source, scope, first)
     if part is None:
         return ()
-    text, lines = part
-    return tuple(
-        Span(lines[f.span.line - 1], f.span.column, lines[f.span.end_line - 1], f.span.end_column)
-        for f in _parsed(text).find(_pattern(pattern), scope)
-    )
+    from libcst import ParserSyntaxError
+
+    try:
+        module = _parsed(part.text)
+    except ParserSyntaxError:  # newer syntax than LibCST knows: no place can be told, the measurements stand
+        return ()
+    return tuple(part.span(found.span) for found in module.find(_pattern(pattern), scope))
 
 
 @lru_cache(maxsize=64)
@@ -158,15 +161,35 @@ def _pattern(text: str) -> "Pattern":
     return Pattern(text)
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some lines of a source, moved to the left: ``lines`` and ``moved`` tell, for each, its number in the source and
+    by how many columns it was moved."""
+
+    text: str
+    lines: tuple[int, ...]
+    moved: tuple[int, ...]
+
+    def span(self, span: Span) -> Span:
+        """Return the span in the whole source of a span in this part."""
+        first, last = span.line - 1, span.end_line - 1
+        return Span(
+            self.lines[first], span.column + self.moved[first], self.lines[last], span.end_column + self.moved[last]
+        )
+
+
 @lru_cache(maxsize=64)
-def _function(source: str, scope: str, first: int | None) -> tuple[str, tuple[int, ...]] | None:
-    """Return the text of one function with the headers around it, and the number each of its lines has in ``source``;
-    None where the source does not parse or holds no such function."""
+def _function(source: str, scope: str, first: int | None) -> _Part | None:
+    """Return one function with the headers around it; None where the source does not parse or holds no such function.
+
+    A class under an ``if`` or ``try`` is indented, but that line is not kept: what is kept is moved to the left.
+    """
     try:
         tree: ast.AST = ast.parse(source)
     except (SyntaxError, ValueError):
         return None
     kept: set[int] = set()
+    column = 0
     names = scope.split(".")
     for depth, name in enumerate(names):
         last = depth == len(names) - 1
@@ -175,11 +198,16 @@ def _function(source: str, scope: str, first: int | None) -> tuple[str, tuple[in
             return None
         start = min([node.lineno, *(d.lineno for d in node.decorator_list)])
         stop = node.end_lineno or node.lineno
+        column = column if depth else node.col_offset
         kept |= set(range(start, stop + 1) if last else range(start, node.body[0].lineno))
         tree = node
     lines = Text.of(source).lines(1, stop)
     numbers = tuple(sorted(kept))
-    return "\n".join([*(lines[n - 1] for n in numbers), ""]), numbers
+    taken = [lines[number - 1] for number in numbers]
+    # lines inside a string or brackets may stand further to the left than the header
+    moved = tuple(column if not line[:column].strip() and len(line) >= column else 0 for line in taken)
+    text = "\n".join([*(line[by:] for line, by in zip(taken, moved, strict=True)), ""])
+    return _Part(text, numbers, moved)
 
 
 def _child(tree: ast.AST, name: str, first: int | None) -> Any:
