@@ -216,6 +216,49 @@ def test_a_full_cache_is_named() -> None:
         flash_attn_with_kvcache(torch.zeros(1, 1, 2, 16), cache, cache.clone(), new, cache_seqlens=3)
 
 
+PAGED = {"k_cache": torch.zeros(3, 8, 2, 16), "v_cache": torch.zeros(3, 8, 2, 16)}
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"cache_seqlens": 20}, r"from 0 to the 8 entries that a cache holds\. Found \[20, 20\]"),
+        ({"cache_seqlens": -3}, r"Found \[-3, -3\]"),
+        ({"cache_seqlens": torch.tensor([3])}, r"one length for each of the 2 sequences.*Found \[3\]"),
+        ({"cache_seqlens": torch.tensor([3, 9])}, r"Found \[3, 9\]"),
+        ({**PAGED, "block_table": torch.tensor([[0, -1], [1, 2]]), "cache_seqlens": 9}, r"lists pages \[0, -1\]"),
+        ({**PAGED, "block_table": torch.tensor([[0, 3], [1, 2]]), "cache_seqlens": 9}, "has the pages 0 to 2"),
+        ({**PAGED, "block_table": torch.tensor([[0, 1]])}, r"one row for each of the 2 sequences.*\(1, 2\)"),
+        ({**PAGED}, "q holds 2 sequences, and k and v hold 3"),
+        (
+            {"k": torch.zeros(2, 1, 1, 16), "v": torch.zeros(2, 1, 1, 16)},
+            r"shape \(2, 1, 2, 16\).*Found \(2, 1, 1, 16\)",
+        ),
+        ({"k": torch.zeros(1, 1, 2, 16), "v": torch.zeros(1, 1, 2, 16)}, r"Found \(1, 1, 2, 16\)"),
+        ({"k": torch.zeros(2, 1, 2, 16).half(), "v": torch.zeros(2, 1, 2, 16).half()}, "float32, float16, float16"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else ",".join(given),
+)
+def test_lengths_and_pages_that_the_caches_do_not_have_are_errors(change: dict[str, object], error: str) -> None:
+    cache = torch.zeros(2, 8, 2, 16)
+    right = {"q": torch.zeros(2, 1, 2, 16), "k_cache": cache, "v_cache": cache.clone(), "cache_seqlens": 7}
+    flash_attn_with_kvcache(**right)
+    with pytest.raises((InputError, Unsupported), match=error):
+        flash_attn_with_kvcache(**(right | change))
+
+
+def test_entries_of_a_block_table_behind_a_sequence_are_never_read() -> None:
+    table = torch.tensor([[1, -1]])  # what is not in use is −1 upstream
+    found = flash_attn_with_kvcache(torch.zeros(1, 1, 2, 16), **PAGED, cache_seqlens=8, block_table=table)
+    assert found.shape == (1, 1, 2, 16)
+
+
+def test_dense_batches_of_unlike_size_are_an_error() -> None:
+    q = torch.zeros(2, 4, 2, 8)
+    with pytest.raises(InputError, match="q holds 2 sequences, and k and v hold 1"):
+        flash_attn_func(q, q[:1], q[:1])
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

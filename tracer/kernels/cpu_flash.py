@@ -47,7 +47,8 @@ def flash_attn_varlen_func(
     q [total_q, H, D]; k, v [total_k, K, D], or [blocks, page, K, D] with ``block_table`` [sequences, blocks each];
     cu_seqlens_*: where each sequence starts, and the total. With ``return_attn_probs`` the result is
     (out, lse [H, total_q] fp32, None): the third, flash-attn's S_dmask, is for its own tests and is never made.
-    ``deterministic`` concerns the backward pass only. Raises Unsupported for dropout, softcap and ALiBi.
+    ``deterministic`` concerns the backward pass only. Raises Unsupported for dropout, softcap and ALiBi, InputError
+    where flash-attn would read or leave out the wrong rows.
     """
     _refuse(dropout_p=dropout_p, softcap=softcap, alibi_slopes=alibi_slopes)
     _same_kind(q, k, v)
@@ -55,6 +56,7 @@ def flash_attn_varlen_func(
     starts_k = _starts("cu_seqlens_k", cu_seqlens_k, None if block_table is not None else k.shape[0], max_seqlen_k)
     if len(starts_q) != len(starts_k):
         raise InputError("kernels.sequences", queries=len(starts_q) - 1, keys=len(starts_k) - 1)
+    _table_of(block_table, len(starts_q) - 1)
     bounds = _Bounds.of(causal, window_size)
     out = q.new_zeros(q.shape)
     lse = _no_sums(q)
@@ -87,6 +89,7 @@ def flash_attn_func(
     """
     _refuse(dropout_p=dropout_p, softcap=softcap, alibi_slopes=alibi_slopes)
     _same_kind(q, k, v)
+    _same_batch(q, k)
     bounds = _Bounds.of(causal, window_size)
     parts = [_one_sequence(*qkv, _scale(q, softmax_scale), bounds) for qkv in zip(q, k, v, strict=True)]
     out, lse = (torch.stack(part) for part in zip(*parts, strict=True))
@@ -120,7 +123,8 @@ def flash_attn_with_kvcache(
     entries of each cache count (all of S where None). New k, v [B, Tn, K, D] are first written into the caches behind
     those entries, in place, and count too. With ``return_softmax_lse``: (out, lse [B, H, Tq] fp32).
     ``num_splits`` changes how flash-attn shares the work, not what is computed. Raises Unsupported for rotary embedding
-    inside the kernel, cache_batch_idx, cache_leftpad, softcap and ALiBi.
+    inside the kernel, cache_batch_idx, cache_leftpad, softcap and ALiBi, InputError for lengths and pages that the
+    caches do not have.
     """
     _refuse(
         softcap=softcap,
@@ -131,10 +135,14 @@ def flash_attn_with_kvcache(
         cache_leftpad=cache_leftpad,
     )
     _same_kind(q, k_cache, v_cache)
+    if block_table is None:
+        _same_batch(q, k_cache)
+    _table_of(block_table, q.shape[0])
     lengths = _cache_lengths(q.shape[0], k_cache, cache_seqlens, block_table)
     if (k is None) != (v is None):
         raise InputError("kernels.half_new")
     if k is not None and v is not None:
+        _new(q, k_cache, k, v)
         for cache, new in ((k_cache, k), (v_cache, v)):
             _append(cache, new, lengths, block_table)
         lengths = [length + k.shape[1] for length in lengths]
@@ -231,11 +239,19 @@ def _scale(q: Tensor, softmax_scale: float | None) -> float:
 
 def _pages(cache: Tensor, table: Tensor, length: int) -> Tensor:
     """Return the first ``length`` entries [length, K, D] of the sequence whose pages ``table`` lists in order."""
-    page = cache.shape[1]
+    return cache[_listed(cache, table, length)].flatten(0, 1)[:length]
+
+
+def _listed(cache: Tensor, table: Tensor, length: int) -> Tensor:
+    """Return the places of the pages that ``length`` entries need, int64; what ``table`` lists beyond is never read."""
+    blocks, page = cache.shape[:2]
     needed = -(-length // page)
     if needed > table.shape[0]:
         raise InputError("kernels.pages", needed=needed, length=length, page=page, listed=table.shape[0])
-    return cache[table[:needed].long()].flatten(0, 1)[:length]
+    places = table[:needed].long()
+    if bool(((places < 0) | (places >= blocks)).any()):
+        raise InputError("kernels.places", found=places.tolist(), last=blocks - 1)
+    return places
 
 
 def _append(cache: Tensor, new: Tensor, lengths: Sequence[int], table: Tensor | None) -> None:
@@ -247,20 +263,19 @@ def _append(cache: Tensor, new: Tensor, lengths: Sequence[int], table: Tensor | 
                 raise InputError("kernels.cache_full", length=length, new=new.shape[1], size=cache.shape[1])
             cache[n, length:end] = new[n]
             continue
-        page = cache.shape[1]
-        if end > table.shape[1] * page:
-            raise InputError("kernels.pages", needed=-(-end // page), length=end, page=page, listed=table.shape[1])
-        places = torch.arange(length, end)
-        cache[table[n, places // page].long(), places % page] = new[n]
+        page, entries = cache.shape[1], torch.arange(length, end)
+        cache[_listed(cache, table[n], end)[entries // page], entries % page] = new[n]
 
 
 def _cache_lengths(batch: int, cache: Tensor, lengths: int | Tensor | None, table: Tensor | None) -> list[int]:
+    """Return how many entries of each sequence's cache count; raises InputError for numbers that no cache here has."""
+    size = cache.shape[1] if table is None else table.shape[1] * cache.shape[1]
     if lengths is None:
-        size = cache.shape[1] if table is None else table.shape[1] * cache.shape[1]
         return [size] * batch
-    if isinstance(lengths, int):
-        return [lengths] * batch
-    return [int(length) for length in lengths.tolist()]
+    found = [lengths] * batch if isinstance(lengths, int) else [int(length) for length in lengths.flatten().tolist()]
+    if len(found) != batch or not all(0 <= length <= size for length in found):
+        raise InputError("kernels.lengths", batch=batch, size=size, found=found)
+    return found
 
 
 # ------------------------------------------------------------------------------------------------------ refusals
@@ -280,6 +295,24 @@ def _same_kind(q: Tensor, k: Tensor, v: Tensor) -> None:
         raise Unsupported("kernels.dtypes", found=", ".join(str(x.dtype).removeprefix("torch.") for x in (q, k, v)))
     if k.shape != v.shape or q.shape[-1] != k.shape[-1] or q.shape[-2] % k.shape[-2]:
         raise InputError("kernels.shapes", q=tuple(q.shape), k=tuple(k.shape), v=tuple(v.shape))
+
+
+def _same_batch(q: Tensor, k: Tensor) -> None:
+    if q.shape[0] != k.shape[0] or not q.shape[0]:
+        raise InputError("kernels.batch", queries=q.shape[0], keys=k.shape[0])
+
+
+def _table_of(table: Tensor | None, sequences: int) -> None:
+    if table is not None and (table.dim() != 2 or table.shape[0] != sequences):
+        raise InputError("kernels.table", found=tuple(table.shape), sequences=sequences)
+
+
+def _new(q: Tensor, cache: Tensor, k: Tensor, v: Tensor) -> None:
+    """Refuse new keys and values that would be cast or spread out to fit into the cache."""
+    _same_kind(q, k, v)
+    wanted = (q.shape[0], k.shape[1], *cache.shape[2:])
+    if tuple(k.shape) != wanted:
+        raise InputError("kernels.new", found=tuple(k.shape), wanted=wanted)
 
 
 def _starts(name: str, starts: Tensor, total: int | None, longest: int) -> list[int]:
