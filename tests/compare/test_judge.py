@@ -7,7 +7,11 @@ import pytest
 
 from tests.invented_trace import array, invented, site
 from tracer.compare import align, judge
+from tracer.compare import json as as_json
+from tracer.compare.page import compare_page
 from tracer.compare.records import Comparison, Pair, Side, Standing, Value
+from tracer.render.terminal.render import render
+from tracer.render.terminal.screen import Screen
 from tracer.texts import message
 
 
@@ -135,6 +139,21 @@ def test_the_first_difference_is_the_first_in_that_order() -> None:
     assert found.first is not None
     assert (found.first.layer, found.first.name) == (0, "residual")
     assert (found.agree, found.exit_code) == (False, 1)
+
+
+def test_a_step_of_another_shape_parts_also_where_all_else_is_the_same() -> None:
+    other = judge.pair(value([1.0], name="k"), value([1.0, 2.0], name="k"), 0.0, "F32")
+    found = comparison([step(0, "q"), other, step(0, "v")], [])
+    assert found.first is other
+    assert (found.agree, found.exit_code) == (False, 1)
+    text = " ".join(render(compare_page(found, "en"), Screen(width=200)).split())
+    assert "✗ they part at “k”, layer 0" in text
+    assert "A holds [1] numbers there and B [2], so that none can be compared." in text
+    assert as_json.to_json(found, "en")["steps"][1]["shapes"] == {"a": [1], "b": [2]}
+
+
+def test_a_step_of_one_side_alone_parts_nothing() -> None:
+    assert comparison([step(0, "q"), judge.pair(value([1.0]), None, 0.0, "F32")], []).agree
 
 
 def test_two_that_share_no_step_are_not_said_to_agree() -> None:

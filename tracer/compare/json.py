@@ -53,6 +53,7 @@ def _pair(pair: Pair) -> dict[str, Any]:
         "standing": pair.standing.value,
         "distance": None if pair.distance is None else _distance(pair.distance),
         "allowed": jsonable.number(pair.allowed),
+        "shapes": None if pair.shapes is None else {"a": list(pair.shapes[0]), "b": list(pair.shapes[1])},
         "a": _site(pair.a),
         "b": _site(pair.b),
     }

@@ -39,7 +39,7 @@ def pair(a: Value | None, b: Value | None, rounding: float, unit: str) -> Pair:
         site_a, site_b = (None if each is None else each.site for each in (a, b))
         return Pair(one.layer, one.name, Standing.ONLY_B if a is None else Standing.ONLY_A, site_a, site_b)
     if a.array.shape != b.array.shape:
-        return Pair(one.layer, one.name, Standing.SHAPE, a.site, b.site)
+        return Pair(one.layer, one.name, Standing.SHAPE, a.site, b.site, shapes=(a.array.shape, b.array.shape))
     found = distance(a.array, b.array, unit)
     allowed = FACTOR * rounding + SPACINGS * spacing(unit, _size(a.array, b.array))
     if found.largest == 0.0 and not found.nonfinite:

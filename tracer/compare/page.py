@@ -94,13 +94,15 @@ def _outcome(say: _Say, found: Comparison) -> Section:
 
 def _told(say: _Say, found: Comparison) -> list[str]:
     first, unit = found.first, LONG_DTYPES[found.unit]
-    if first is not None and first.distance is not None:
+    if first is not None:
         where = {"step": say.step(first, found), "layer": first.layer}
-        if first.distance.nonfinite:
+        if first.shapes is not None:
+            told = [say("parts_shape", a=list(first.shapes[0]), b=list(first.shapes[1]), **where)]
+        elif first.distance is not None and first.distance.nonfinite:
             told = [say("parts_nonfinite", count=first.distance.nonfinite, **where)]
         else:
             told = [say("parts", unit=unit, **where, **_measures(first))]
-        if first not in found.steps and not any(p.distance is not None and p.apart for p in found.steps):
+        if first not in found.steps and not any(pair.apart for pair in found.steps):
             told.append(say("attention_agrees", layer=found.a.trace.request.layer))
         if any(finding.facts.get("first_difference") for finding in found.findings):
             return told

@@ -51,7 +51,8 @@ class Distance:
 
 @dataclass(frozen=True)
 class Pair:
-    """One step of both sides. ``allowed`` is the largest distance that rounding explains, None where none is judged."""
+    """One step of both sides. ``allowed`` is the largest distance that rounding explains, None where none is judged;
+    ``shapes`` are those of A and B where they differ, so that no number can be compared."""
 
     layer: int
     name: str
@@ -60,11 +61,12 @@ class Pair:
     b: Site | None
     distance: Distance | None = None
     allowed: float | None = None
+    shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
     @property
     def apart(self) -> bool:
-        """Whether the two sides part here."""
-        return self.standing not in (Standing.SAME, Standing.ROUNDING)
+        """Whether the two sides part here; a step that only one of them has parts nothing."""
+        return self.standing in (Standing.PARTS, Standing.SHAPE)
 
 
 @dataclass(frozen=True)
@@ -136,11 +138,11 @@ class Comparison:
     @property
     def first(self) -> Pair | None:
         """The first step at which the two part, in the order the model runs; steps of one side alone do not count."""
-        return next((pair for pair in self.sequence if pair.distance is not None and pair.apart), None)
+        return next((pair for pair in self.sequence if pair.apart), None)
 
     @property
     def agree(self) -> bool:
-        """Whether nothing that both sides compute lies further apart than rounding explains."""
+        """Whether nothing that both sides compute has another shape, or lies further apart than rounding explains."""
         return self.first is None and any(pair.distance is not None for pair in self.steps)
 
     @property
