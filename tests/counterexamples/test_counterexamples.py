@@ -7,7 +7,7 @@ from tests.invented_trace import invented
 from tracer.checks.reference import reference
 from tracer.checks.suite import run_checks
 from tracer.counterexamples import faults
-from tracer.counterexamples.planted import moved, planted, rounded
+from tracer.counterexamples.planted import eager, moved, planted, rounded
 from tracer.counterexamples.run import EMPTY, MOST_TOKENS, NO_MAX, TILED, Counterexample, counterexamples, inputs
 from tracer.counterexamples.shorter import beginning
 from tracer.records import LayerTrace, Status
@@ -42,7 +42,7 @@ def test_attention_done_right_fails_no_check(dtype: str) -> None:
     [
         ("no_scale", {"scale.effective", "kernel.output", "kernel.lse"}),
         ("scale_twice", {"scale.effective", "kernel.output", "kernel.lse"}),
-        ("no_mask", {"causal.effect", "causal.weights", "softmax.rows", "kernel.output", "kernel.lse"}),
+        ("no_mask", {"causal.effect", "causal.weights", "kernel.output", "kernel.lse"}),
         ("mask_after_softmax", {"causal.effect", "softmax.rows", "kernel.output"}),
         ("wrong_axis", {"causal.effect", "softmax.rows", "kernel.output", "kernel.lse"}),
         ("no_max", {"kernel.output", "kernel.lse", "softmax.rows"}),
@@ -59,6 +59,47 @@ def test_a_fault_is_noticed_by_the_checks_it_concerns(
 def test_what_the_kernel_was_told_is_not_what_notices(found: dict[str, Counterexample]) -> None:
     told = {"scale.value", "scale.lineage", "causal.flag"}
     assert not told & {id for each in found.values() for id in failing(each)}
+
+
+@pytest.mark.parametrize("layer", [invented(24), invented(24, "BF16")], ids=["float32", "bfloat16"])
+def test_the_sums_that_are_judged_are_those_of_the_weights_that_are_shown(layer: LayerTrace) -> None:
+    """Not Σ exp(score − logsumexp): a fault's logsumexp need not belong to its weights, a column's for one."""
+    for each in counterexamples(layer, HEAD):
+        check = next(check for check in each.checks if check.id == "softmax.rows")
+        rows = np.delete(each.wrong.weights, each.row, axis=0) if each.id == EMPTY else each.wrong.weights
+        sums = rows.sum(axis=1)
+        off = np.nan_to_num(np.abs(sums - 1), nan=np.inf)
+        total = check.figures["total"]
+        if np.isfinite(off).all():
+            assert total == pytest.approx(sums[off.argmax()], abs=1e-5)
+        else:
+            assert total is None  # NaN has no place in JSON
+            assert "nan" in check.measured.text("en").lower()
+        assert (check.status is Status.FAIL) == (off.max() > 1e-5)
+
+
+def test_a_weight_that_was_set_to_zero_is_not_said_to_be_there(found: dict[str, Counterexample]) -> None:
+    assert "causal.weights" not in failing(found["mask_after_softmax"])
+    assert "causal.weights" in failing(found["no_mask"])
+
+
+@pytest.mark.parametrize("dtype", ["F64", "F32", "BF16", "F16"])
+def test_changed_inputs_are_judged_by_what_plain_products_make_of_the_very_same(dtype: str) -> None:
+    """The eager path of the run knows nothing of enlarged queries or hidden keys: its error would be their distance."""
+    layer = invented(24, dtype)
+    for each in counterexamples(layer, HEAD):
+        if each.id not in (NO_MAX, EMPTY):
+            continue
+        (check,) = (check for check in each.checks if check.id == "kernel.output")
+        assert 3e-5 <= float(check.figures["tolerance"] or 0) < (0.2 if "16" in dtype else 1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["F64", "F32", "BF16", "F16"])
+def test_plain_products_are_as_far_off_as_their_dtype(dtype: str) -> None:
+    right = reference(invented(24, dtype), HEAD)
+    apart = np.abs(eager(inputs(right), dtype) - right.output).max()
+    assert apart < {"F64": 1e-14, "F32": 2e-6, "BF16": 0.05, "F16": 0.005}[dtype]
+    assert apart > {"F64": 0, "F32": 1e-9, "BF16": 1e-4, "F16": 1e-5}[dtype]
 
 
 def test_faults_keep_what_they_leave_alone(found: dict[str, Counterexample]) -> None:

@@ -12,7 +12,7 @@ from tracer.checks.reference import reference
 from tracer.checks.suite import run_checks
 from tracer.counterexamples import faults
 from tracer.counterexamples.faults import FAULTS, Attention, Inputs, Outcome
-from tracer.counterexamples.planted import planted, rounded
+from tracer.counterexamples.planted import planted, rounded, with_eager
 from tracer.counterexamples.shorter import beginning
 from tracer.maths.attention import Head, seen_by
 from tracer.records import Check, LayerTrace, Status
@@ -85,8 +85,9 @@ def _large(layer: LayerTrace, head: int) -> Counterexample:
     bits = q.array.bits.copy()
     bits[:, head] = rounded(before.q * factor, q.array.dtype).bits
     larger = replace(layer, captures={**layer.captures, "q": replace(q, array=type(q.array)(q.array.dtype, bits))})
-    largest = float(reference(larger, head).row_max.max(initial=0.0))
-    return _fault(larger, head, NO_MAX, faults.no_max, {"factor": factor, "largest": largest})
+    after = reference(larger, head)
+    figures: dict[str, float | int] = {"factor": factor, "largest": float(after.row_max.max(initial=0.0))}
+    return _fault(with_eager(larger, head, inputs(after)), head, NO_MAX, faults.no_max, figures)
 
 
 def _tiled(layer: LayerTrace, head: int) -> Counterexample:
@@ -109,7 +110,7 @@ def _empty(layer: LayerTrace, head: int) -> Counterexample:
     hidden = replace(before.visibility, mask=visible)
     expected = seen_by(before, hidden)
     given = replace(inputs(before), visibility=hidden)
-    faulty = planted(layer, head, faults.right, given)
+    faulty = planted(with_eager(layer, head, given), head, faults.right, given)
     good = faults.right(inputs(before))
     return Counterexample(
         EMPTY, good, faults.right(given), row, run_checks(faulty, head, expected), {"row": row, "keys": row + 1}
