@@ -22,6 +22,7 @@ class Ran:
     report: dict[str, Any] | None
     fault: str = ""
     complaint: str = ""  # what it wrote on standard error
+    processor: float = 0.0  # seconds of all cores: steadier than the clock on a machine with other work
 
 
 def run(command: Sequence[str]) -> Ran:
@@ -37,12 +38,13 @@ def run(command: Sequence[str]) -> Ran:
         aside.seek(0)
         complaint = aside.read()
     seconds = time.perf_counter() - start
-    peak = usage.ru_maxrss / 1024
+    peak, processor = usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime
     if process.returncode != 0:
         lines = complaint.strip().splitlines()
         return Ran(seconds, peak, None, lines[-1][:200] if lines else f"exit code {process.returncode}")
     lines = written.strip().splitlines()
-    return Ran(seconds, peak, json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}, "", complaint)
+    report = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
+    return Ran(seconds, peak, report, "", complaint, processor)
 
 
 def _quiet() -> dict[str, str]:
