@@ -1,7 +1,9 @@
 """nano-vllm against transformers on a CPU: where they part, the expression, and the evidence for why."""
 
+import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +28,8 @@ YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max
 
 
 def one(folder: Path, **asked: Any) -> Comparison:
-    asked = {"engines": BOTH, "checkpoint": str(folder), "tokens": prompt(12), **asked}
-    (found,) = compare(Asked(**asked))
+    tokens = asked.pop("tokens", None) or prompt(12)
+    (found,) = compare(Asked(**{"engines": BOTH, "checkpoint": str(folder), "tokens": tokens, **asked}))
     return found
 
 
@@ -111,6 +113,30 @@ def test_where_the_layers_cannot_be_watched_the_page_says_so_and_still_warns(
     assert (found.first.name, found.before) == ("hidden", ())
     assert [finding.id for finding in found.findings] == ["residual"]
     assert "It enters this layer already different, and the layers before it were not watched." in page(found)
+
+
+@contextlib.contextmanager
+def on_meta() -> Iterator[None]:
+    torch.set_default_device("meta")
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [lambda: torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode, on_meta],
+    ids=["autocast", "inference mode", "default device meta"],
+)
+def test_the_caller_s_own_modes_change_no_number_and_no_evidence(
+    make_checkpoint: Callable[..., Path], single: Comparison, mode: Callable[[], AbstractContextManager[None]]
+) -> None:
+    folder, ids = make_checkpoint(), prompt(12)
+    with mode():
+        found = one(folder, tokens=ids, dtype="float32", layer=0)
+    assert [pair.distance for pair in found.before] == [pair.distance for pair in single.before]
+    assert found.findings[0].facts == single.findings[0].facts
 
 
 # ------------------------------------------------------------------------------------------------- in other dtypes

@@ -13,7 +13,7 @@ Must not know: distances, wording.
 
 import contextlib
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from tracer.capture.recorder import Recorder
 from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.compare.records import Value, Written
 from tracer.compare.storage import StorageRecorder, storage
+from tracer.engines.ambient import plain
 from tracer.engines.arrays import to_array, torch_dtype
 from tracer.engines.nanovllm import weights
 from tracer.engines.nanovllm.code import ready
@@ -57,8 +58,23 @@ class Stream:
         return {(value.layer, value.name): value for value in self.values}
 
 
+@contextlib.contextmanager
+def _own_modes(device: str) -> Iterator[None]:
+    """Run one ``with`` in no mode of the thread that calls us. What inference mode makes counts no writes, and these
+    counts are what proves an in-place write."""
+    import torch
+
+    with torch.inference_mode(False), plain(device):
+        yield
+
+
 def transformers_stream(checkpoint: Checkpoint, wanted: Wanted, last: int) -> Stream:
     """Return what passes on transformers' code from the embedding to layer ``last``'s attention."""
+    with _own_modes(wanted.kernel.device):
+        return _on_transformers(checkpoint, wanted, last)
+
+
+def _on_transformers(checkpoint: Checkpoint, wanted: Wanted, last: int) -> Stream:
     import torch
 
     defined = anchors.definitions("transformers-layers")
@@ -80,7 +96,6 @@ def transformers_stream(checkpoint: Checkpoint, wanted: Wanted, last: int) -> St
         for index, layer in enumerate(model.layers):
             _watch_transformers(stream, table, layer, index, index == last)
         stack.enter_context(contextlib.suppress(streaming.Reached))
-        stack.enter_context(torch.no_grad())
         model(inputs_embeds=rows, use_cache=False, **given)
     return stream
 
@@ -118,15 +133,18 @@ def nano_stream(checkpoint: Checkpoint, wanted: Wanted, last: int) -> Stream:
 
     With it comes every write that was seen into a residual still in use.
     """
-    import torch
+    with _own_modes(wanted.kernel.device):
+        return _on_nano_vllm(checkpoint, wanted, last)
 
+
+def _on_nano_vllm(checkpoint: Checkpoint, wanted: Wanted, last: int) -> Stream:
     recorder = StorageRecorder()
     code = ready(wanted.kernel, recorder, wanted.cache)
     request, device, dtype = wanted.request, wanted.kernel.device, torch_dtype(wanted.request.dtype.value)
     (part,) = schedule(request.token_ids, PREFILL)
     probed = [id for id in code.table.anchors if id.startswith("norm.")]
     stream = Stream()
-    with instrument(code.table, probed, code.modules).swapped(recorder), torch.no_grad():
+    with instrument(code.table, probed, code.modules).swapped(recorder):
         built = weights.build(checkpoint, code.modules, last, len(request.token_ids), dtype, device)
         built.fill_on_demand()
         for index, layer in enumerate(built.model.layers):

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from tracer.capture.recorder import Recorder
 from tracer.checkpoint.checkpoint import Checkpoint
+from tracer.engines.ambient import plain
 from tracer.engines.arrays import to_array
 from tracer.engines.nanovllm import sources, steps
 from tracer.engines.nanovllm.attention import from_kernel
@@ -43,11 +44,12 @@ def trace_layers(
     are not here, Unsupported where they cannot run what is asked for.
     """
     recorder = Recorder()
-    code = ready(wanted.kernel, recorder, wanted.cache)
-    ran = run(checkpoint, wanted, recorder, code, phase, layers)
-    warnings = (*checkpoint.warnings, *departures(checkpoint, ran))
-    way = "decode" if phase.decode else "prefill"
-    return tuple(_trace(checkpoint, tokens, wanted, code, way, caught, warnings) for caught in ran.caught)
+    with plain(wanted.kernel.device):
+        code = ready(wanted.kernel, recorder, wanted.cache)
+        ran = run(checkpoint, wanted, recorder, code, phase, layers)
+        warnings = (*checkpoint.warnings, *departures(checkpoint, ran))
+        way = "decode" if phase.decode else "prefill"
+        return tuple(_trace(checkpoint, tokens, wanted, code, way, caught, warnings) for caught in ran.caught)
 
 
 def _trace(
