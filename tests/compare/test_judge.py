@@ -12,6 +12,7 @@ from tracer.compare.page import compare_page
 from tracer.compare.records import Comparison, Pair, Side, Standing, Value
 from tracer.render.terminal.render import render
 from tracer.render.terminal.screen import Screen
+from tracer.saved.axes import tokens_first
 from tracer.texts import message
 
 
@@ -36,7 +37,7 @@ def value(numbers: Any, dtype: str = "F32", name: str = "q", layer: int = 0) -> 
 )
 def test_every_layout_ends_with_tokens_first_and_no_batch_axis(axes: tuple[str, ...], shape: tuple[int, ...]) -> None:
     numbers = np.arange(24.0).reshape(shape)
-    found = align.tokens_first(array(numbers), axes, "q").float64()
+    found = tokens_first(array(numbers), axes, "q").float64()
     assert found.shape[0] == 3
     tokens = axes.index("T")
     for t in range(3):
@@ -45,13 +46,13 @@ def test_every_layout_ends_with_tokens_first_and_no_batch_axis(axes: tuple[str, 
 
 def test_cosines_kept_for_both_halves_of_a_head_line_up_with_those_kept_for_one() -> None:
     half = np.arange(6.0).reshape(1, 3, 2)
-    both = align.tokens_first(array(np.concatenate([half, half], -1)), ("B", "T", "D"), "cos")
+    both = tokens_first(array(np.concatenate([half, half], -1)), ("B", "T", "D"), "cos")
     assert np.array_equal(both.float64(), half[0])
 
 
 def test_halves_that_differ_are_not_thrown_away() -> None:
     numbers = np.arange(12.0).reshape(1, 3, 4)
-    assert align.tokens_first(array(numbers), ("B", "T", "D"), "cos").shape == (3, 4)
+    assert tokens_first(array(numbers), ("B", "T", "D"), "cos").shape == (3, 4)
 
 
 def test_a_trace_s_steps_come_in_the_order_they_run() -> None:

@@ -66,7 +66,7 @@ def test_versions_kernel_scale_and_source() -> None:
         "other.py — 5.24.0 cdcdcdcdcdcd",
         "kernel A modeling_qwen3.py:850:8 flash_varlen_fn(q, k, v) B other.py:7:8 other_function(q)",
         "only in A",
-        "first step that parts: lse",
+        "✓ every tensor that both have has the same bits",
     ):
         assert said in text
 
@@ -75,6 +75,13 @@ def test_the_same_numbers_from_other_versions() -> None:
     a = invented()
     text = shown(a, replace(a, versions={**a.versions, "torch": "2.12.0"}))
     assert "every tensor has the same bits" in text
+
+
+def test_two_code_bases_are_sent_to_the_comparison_that_judges_rounding() -> None:
+    a = invented()
+    b = replace(a, request=replace(a.request, engine=replace(a.request.engine, value="nano-vllm")))
+    assert "trace compare qwen3 --engines transformers,nano-vllm tells rounding" in " ".join(shown(a, b).split())
+    assert "--engines" not in shown(a, invented(6))
 
 
 def test_numbers_that_are_none_in_one_only() -> None:

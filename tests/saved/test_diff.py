@@ -8,10 +8,11 @@ import pytest
 
 from tests.invented_trace import array, invented, site, with_array
 from tracer.arrays import Array
+from tracer.compare import judge
 from tracer.records import LayerTrace, Span
 from tracer.result import look_at
 from tracer.saved.diff import Change, diff
-from tracer.saved.numbers import Status, compare, spacings
+from tracer.saved.numbers import Status, compare, spacing
 from tracer.saved.read import load
 from tracer.saved.write import save
 
@@ -44,6 +45,23 @@ def test_another_prompt_parts_before_any_tensor() -> None:
     found = diff(a, b)
     assert (found.first, found.prompt.first, found.prompt.length_a, found.prompt.length_b) == ("prompt", 5, 5, 6)
     assert {tensor.status for tensor in found.tensors} == {Status.SHAPE}
+
+
+def with_axes(layer: LayerTrace, name: str, axes: tuple[str, ...], bits: np.ndarray) -> LayerTrace:
+    capture = layer.captures[name]
+    turned = replace(capture, axes=axes, array=Array(capture.array.dtype, np.ascontiguousarray(bits)))
+    return replace(layer, captures={**layer.captures, name: turned})
+
+
+def test_a_step_that_two_code_bases_lay_out_otherwise_is_compared_number_by_number() -> None:
+    a = invented()
+    b = with_axes(a, "hidden", ("T", "C"), a.captures["hidden"].array.bits[0])  # no batch axis
+    b = with_axes(b, "q", ("B", "H", "T", "D"), np.moveaxis(a.captures["q"].array.bits, 0, 1)[None])  # heads first
+    found = diff(a, b)
+    assert found.first is None
+    assert {tensor.status for tensor in found.tensors} == {Status.SAME}
+    changed = with_array(b, "q", array(b.captures["q"].array.float64() + 1))
+    assert diff(a, changed).first == "q"
 
 
 def test_versions_and_choices_are_named() -> None:
@@ -100,7 +118,8 @@ def test_what_only_one_trace_has() -> None:
     b = replace(a, kernel=replace(a.kernel, lse=None))
     (lse,) = (tensor for tensor in diff(a, b).tensors if tensor.name == "lse")
     assert (lse.status, lse.b) == (Status.ONLY_A, None)
-    assert diff(b, a).first == "lse"
+    assert diff(b, a).first is None  # nothing that both have parts
+    assert not diff(b, a).same
 
 
 # ----------------------------------------------------------------------------------------------- two tensors
@@ -157,5 +176,10 @@ def test_signs_of_zero_differ_without_distance() -> None:
 
 
 def test_below_the_smallest_normal_number_the_spacing_stays() -> None:
-    assert spacings(np.array([2.0**-24]), np.array([2.0**-24]), "F16")[0] == 1.0
-    assert spacings(np.array([2.0**-149]), np.array([0.0]), "F32")[0] == 1.0
+    assert spacing("F16", 2.0**-24) == 2.0**-24
+    assert spacing("F32", 0.0) == 2.0**-149
+
+
+def test_spacings_are_those_at_the_largest_number_as_trace_compare_counts_them() -> None:
+    a, b = array([1e-9, 100.0]), array([2e-9, 100.0])
+    assert compare("x", a, b).max_spacings == judge.distance(a, b, "F32").spacings < 1e-3

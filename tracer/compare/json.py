@@ -64,6 +64,7 @@ def _distance(found: Distance) -> dict[str, Any]:
         "max": jsonable.number(found.largest),
         "mean": jsonable.number(found.mean),
         "spacings": jsonable.number(found.spacings),
+        "mean_spacings": jsonable.number(found.mean_spacings),
         "nonfinite": found.nonfinite,
         "at": list(found.at),
     }

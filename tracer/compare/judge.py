@@ -13,6 +13,7 @@ import numpy as np
 from tracer.arrays import SPACING, Array
 from tracer.compare.records import Distance, Pair, Standing, Value
 from tracer.order import in_order
+from tracer.saved.numbers import largest, spacing
 
 FACTOR = 3.0
 SPACINGS = 2.0
@@ -41,7 +42,7 @@ def pair(a: Value | None, b: Value | None, rounding: float, unit: str) -> Pair:
     if a.array.shape != b.array.shape:
         return Pair(one.layer, one.name, Standing.SHAPE, a.site, b.site, shapes=(a.array.shape, b.array.shape))
     found = distance(a.array, b.array, unit)
-    allowed = FACTOR * rounding + SPACINGS * spacing(unit, _size(a.array, b.array))
+    allowed = FACTOR * rounding + SPACINGS * spacing(unit, largest(a.array, b.array))
     if found.largest == 0.0 and not found.nonfinite:
         standing = Standing.SAME
     elif found.nonfinite or found.largest > allowed:
@@ -68,30 +69,19 @@ def distance(a: Array, b: Array, unit: str) -> Distance:
     unlike = ~both & ~((x == y) | (np.isnan(x) & np.isnan(y)))
     with np.errstate(invalid="ignore"):
         apart = np.where(both, np.abs(x - y), 0.0)
-    largest = float(apart.max(initial=0.0))
-    place = int(apart.argmax()) if apart.size else 0
+    place, step = int(apart.argmax()) if apart.size else 0, spacing(unit, largest(a, b))
+    most, mean = float(apart.max(initial=0.0)), float(apart.sum() / max(1, int(both.sum())))
     return Distance(
-        largest=largest,
-        mean=float(apart.sum() / max(1, int(both.sum()))),
-        spacings=largest / spacing(unit, _size(a, b)),
+        largest=most,
+        mean=mean,
+        spacings=most / step,
+        mean_spacings=mean / step,
         unit=unit,
         nonfinite=int(unlike.sum()),
         at=tuple(int(index) for index in np.unravel_index(place, a.shape)) if apart.size else (),
     )
 
 
-def spacing(dtype: str, size: float) -> float:
-    """Return the distance between neighbouring numbers of ``dtype`` at ``size`` (at 1 for 0)."""
-    _, exponent = np.frexp(size if size > 0 else 1.0)
-    return float(np.ldexp(SPACING[dtype], int(exponent) - 1))
-
-
 def coarser(dtypes: Iterable[str]) -> str:
     """Return the dtype with the widest spacing."""
     return max(dtypes, key=lambda dtype: SPACING[dtype])
-
-
-def _size(a: Array, b: Array) -> float:
-    """Return the size of the largest finite number in either array."""
-    sizes = (np.abs(each.float64()) for each in (a, b))
-    return max(float(np.max(size, where=np.isfinite(size), initial=0.0)) for size in sizes)

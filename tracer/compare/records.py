@@ -37,13 +37,14 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True)
 class Distance:
-    """How far two arrays lie apart. ``spacings`` is the largest distance in units of the spacing between neighbouring
-    numbers of ``unit`` at the size of the largest number compared; ``nonfinite`` counts numbers finite on one side
-    alone, or unlike infinities."""
+    """How far two arrays lie apart. ``spacings`` and ``mean_spacings`` are the largest and the mean distance in units
+    of the spacing between neighbouring numbers of ``unit`` at the size of the largest number compared; ``nonfinite``
+    counts numbers finite on one side alone, or unlike infinities."""
 
     largest: float
     mean: float
     spacings: float
+    mean_spacings: float
     unit: str
     nonfinite: int
     at: tuple[int, ...]

@@ -40,7 +40,8 @@ class _Say:
 
 def _verdict(say: _Say, found: Diff) -> Line:
     if found.first is None:
-        return line(Piece(say("same" if found.same else "same_numbers"), Role.PASS))
+        same = "same" if found.same else "same_numbers" if found.same_tensors else "same_shared"
+        return line(Piece(say(same), Role.PASS))
     step = say("step_prompt") if found.first == PROMPT else found.first
     return line(Piece(say("parts", step=step), Role.WARNING))
 
@@ -184,9 +185,11 @@ def _tensors(say: _Say, found: Diff) -> Section:
         Column(say("column_outcome")),
     )
     rows = tuple(_tensor(say, tensor, tensor.name == found.first) for tensor in found.tensors)
-    return Section(
-        "tensors", "", line(say("tensors_heading")), (Table(columns, rows), Prose(muted(say("tensors_lead"))))
-    )
+    blocks: list[Block] = [Table(columns, rows), Prose(muted(say("tensors_lead")))]
+    engine = next((change for change in found.request if change.name == "engine"), None)
+    if engine is not None:
+        blocks += [Prose(muted(say("engines", a=engine.a, b=engine.b)))]
+    return Section("tensors", "", line(say("tensors_heading")), tuple(blocks))
 
 
 def _tensor(say: _Say, tensor: TensorDiff, first: bool) -> Row:

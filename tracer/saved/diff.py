@@ -10,9 +10,11 @@ from itertools import zip_longest
 from tracer.arrays import Array
 from tracer.order import in_order
 from tracer.records import LayerTrace, Lineage, Site, Token
+from tracer.saved.axes import tokens_first
 from tracer.saved.numbers import Status, TensorDiff, compare
 
 PROMPT = "prompt"
+_Tensor = tuple[Array, tuple[str, ...]]  # and what its axes are
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,8 @@ class LineageDiff:
 @dataclass(frozen=True)
 class Diff:
     """What differs between two traces; every part is empty, or says so itself, where nothing does. ``tensors`` holds
-    all of them, in the order the steps run.
+    all of them, in the order the steps run; where two code bases lay a step out differently, both are compared with
+    their tokens first and without a batch axis.
     """
 
     request: tuple[Change, ...]
@@ -112,16 +115,23 @@ class Diff:
 
     @property
     def first(self) -> str | None:
-        """The first step at which the two part: ``prompt``, a tensor's name, or None where they never do."""
+        """The first step at which the two part: ``prompt``, a tensor's name, or None where they never do. A tensor
+        that only one of them has parts nothing."""
         if not self.prompt.same:
             return PROMPT
-        return next((tensor.name for tensor in self.tensors if tensor.status is not Status.SAME), None)
+        parted = (tensor.name for tensor in self.tensors if tensor.status in (Status.DIFFERS, Status.SHAPE))
+        return next(parted, None)
+
+    @property
+    def same_tensors(self) -> bool:
+        """Whether both have the same tensors, and each has the same bits."""
+        return all(tensor.status is Status.SAME for tensor in self.tensors)
 
     @property
     def same(self) -> bool:
         """Whether nothing differs."""
         changes = (self.request, self.versions, self.checkpoint, self.model, self.kernel, self.effects)
-        same_values = self.scale.same and self.causal.same and self.first is None
+        same_values = self.scale.same and self.causal.same and self.prompt.same and self.same_tensors
         return same_values and not any((*changes, self.sources, self.places))
 
 
@@ -142,7 +152,7 @@ def diff(a: LayerTrace, b: LayerTrace) -> Diff:
         causal=LineageDiff(a.causal, b.causal),
         kernel=_changes(_kernel(a), _kernel(b)),
         effects=_changes(_effects(a), _effects(b)),
-        tensors=tuple(compare(name, tensors_a.get(name), tensors_b.get(name)) for name in names),
+        tensors=tuple(_compared(name, tensors_a.get(name), tensors_b.get(name)) for name in names),
     )
 
 
@@ -225,9 +235,15 @@ def _steps(lineage: Lineage) -> tuple[object, ...]:
     return (lineage.value, type(lineage.value), lineage.expression, hops)
 
 
-def _tensors(trace: LayerTrace) -> dict[str, Array]:
-    found = {name: capture.array for name, capture in trace.captures.items()}
-    found["output"] = trace.kernel.output
+def _tensors(trace: LayerTrace) -> dict[str, _Tensor]:
+    found: dict[str, _Tensor] = {name: (one.array, one.axes) for name, one in trace.captures.items()}
+    found["output"] = (trace.kernel.output, ("T", "H", "D"))
     if trace.kernel.lse is not None:
-        found["lse"] = trace.kernel.lse
+        found["lse"] = (trace.kernel.lse, ("H", "T"))
     return found
+
+
+def _compared(name: str, a: _Tensor | None, b: _Tensor | None) -> TensorDiff:
+    if a is not None and b is not None and a[1] != b[1]:
+        return compare(name, tokens_first(*a, name), tokens_first(*b, name))
+    return compare(name, None if a is None else a[0], None if b is None else b[0])

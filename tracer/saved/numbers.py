@@ -9,7 +9,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer.arrays import SPACING, Array, Floats
+from tracer.arrays import SPACING, Array
 
 _BLOCK = 1 << 20
 # The exponent of the smallest normal number: below it the spacing no longer shrinks.
@@ -37,8 +37,9 @@ class Held:
 @dataclass(frozen=True)
 class TensorDiff:
     """One tensor in two traces, None where one has none. ``max_spacings`` is the largest distance in units of the
-    spacing between neighbouring numbers at that magnitude, in the coarser of both dtypes. Distances are over numbers
-    finite in both, None where nothing was compared; ``nonfinite`` counts those that are not, unless both are the same.
+    spacing, in the coarser of both dtypes, between neighbouring numbers of the size of the largest one compared.
+    Distances are over numbers finite in both, None where nothing was compared; ``nonfinite`` counts those that are not,
+    unless both are the same.
     """
 
     name: str
@@ -65,18 +66,22 @@ def compare(name: str, a: Array | None, b: Array | None) -> TensorDiff:
     return _measured(name, a, b)
 
 
-def spacings(distance: Floats, magnitude: Floats, dtype: str) -> Floats:
-    """Return ``distance`` in units of the spacing between neighbouring ``dtype`` numbers of size ``magnitude``."""
-    _, exponent = np.frexp(np.maximum(magnitude, 2.0 ** _SMALLEST[dtype]))
-    unit = np.ldexp(SPACING[dtype], exponent - 1)
-    found: Floats = distance / unit
-    return found
+def spacing(dtype: str, size: float) -> float:
+    """Return the distance between neighbouring ``dtype`` numbers of that ``size``."""
+    _, exponent = np.frexp(max(size, 2.0 ** _SMALLEST[dtype]))
+    return float(np.ldexp(SPACING[dtype], int(exponent) - 1))
+
+
+def largest(*arrays: Array) -> float:
+    """Return the size of the largest finite number in any of ``arrays``, 0 where there is none."""
+    sizes = (np.abs(each.float64()) for each in arrays)
+    return max(float(np.max(size, where=np.isfinite(size), initial=0.0)) for size in sizes)
 
 
 def _measured(name: str, a: Array, b: Array) -> TensorDiff:
     coarser = max(a.dtype, b.dtype, key=lambda dtype: SPACING.get(dtype, 0.0))
     differing = nonfinite = finite = 0
-    total, largest, most, place = 0.0, -1.0, 0.0, 0
+    total, most, size, place = 0.0, -1.0, 0.0, 0
     for start in range(0, a.bits.size, _BLOCK):
         part = slice(start, start + _BLOCK)
         one, other = (Array(each.dtype, each.bits.reshape(-1)[part]) for each in (a, b))
@@ -88,20 +93,18 @@ def _measured(name: str, a: Array, b: Array) -> TensorDiff:
             distance = np.where(both, np.abs(x - y), 0.0)
         finite += int(np.count_nonzero(both))
         total += float(distance.sum())
-        if distance.max() > largest:
-            largest, place = float(distance.max()), start + int(distance.argmax())
-        if coarser in SPACING:
-            size = np.where(both, np.maximum(np.abs(x), np.abs(y)), 0.0)
-            most = max(most, float(spacings(distance, size, coarser).max()))
+        if distance.max() > most:
+            most, place = float(distance.max()), start + int(distance.argmax())
+        size = max(size, largest(one, other))
     return TensorDiff(
         name,
         Status.DIFFERS,
         Held(a.shape, a.dtype),
         Held(b.shape, b.dtype),
         differing=differing,
-        max_abs=largest if finite else None,
+        max_abs=most if finite else None,
         mean_abs=total / finite if finite else None,
-        max_spacings=most if finite and coarser in SPACING else None,
+        max_spacings=most / spacing(coarser, size) if finite and coarser in SPACING else None,
         nonfinite=nonfinite,
         at=tuple(int(index) for index in np.unravel_index(place, a.shape)) if finite else None,
     )
