@@ -1,9 +1,10 @@
-"""The process around the command: language, streams, errors to exit codes. ``main`` is what ``trace`` starts.
+"""The process around the command: language, streams, errors to exit codes.
 
 Must not know: commands and options.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -20,6 +21,11 @@ def main() -> NoReturn:
     """Run the command line of this process and exit with its code."""
     collector.hold()
     code = run(sys.argv[1:])
+    # All is said and written. From here on a Ctrl-C just ends the process, without a traceback out of its last moments.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if code == INTERRUPTED:
+        streams.leave(code)  # what was interrupted in the middle (an import, a kernel) is not asked to end in order
     collector.leave()
     sys.exit(code)
 

@@ -9,7 +9,7 @@ import io
 import os
 import shutil
 import sys
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 import click
 from rich.cells import chop_cells
@@ -106,6 +106,14 @@ def restore_terminal() -> None:
     """Bring back what an interrupted progress display may have hidden: the cursor, and a clean line."""
     if _is_terminal(sys.stderr):
         say(_SHOW_CURSOR)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process now with ``code``; what was written to the streams goes out, nothing else is done."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # closed, or nobody reads it
+            stream.flush()
+    os._exit(code)
 
 
 def silence(stream: TextIO) -> None:

@@ -27,6 +27,7 @@ _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.!+_-]*")
 _ARCHIVES = ("wheel", "sdist")
+_LONGEST = 200  # characters of what was found that an error shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +178,9 @@ class _Table:
         self._left, self._where, self._file = dict(table), where, file
 
     def fail(self, key: str, found: object, expected: str) -> NoReturn:
-        place = f"{self._where}{key}"
-        raise InputError("vendor.pin_file", file=self._file.name, key=place, found=found, expected=expected)
+        values = {"key": f"{self._where}{key}", "found": str(found)[:_LONGEST], "expected": expected}
+        inert = {name: text if text.isprintable() else ascii(text) for name, text in values.items()}
+        raise InputError("vendor.pin_file", file=self._file.name, **inert)
 
     def take(self, key: str, pattern: re.Pattern[str] | None = None) -> str:
         value = self.maybe(key, pattern)
