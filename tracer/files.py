@@ -21,6 +21,7 @@ _REASONS = {
     errno.EROFS: "files.read_only",
     errno.ENOSPC: "files.no_space",
     errno.EDQUOT: "files.no_space",
+    errno.EFBIG: "files.file_limit",
     errno.ENAMETOOLONG: "files.name_too_long",
     errno.ELOOP: "files.link_loop",
 }
