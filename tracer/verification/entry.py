@@ -130,10 +130,10 @@ def verify_model(
         live,
         wanted,
         result,
-        subject=type(model).__name__,
+        subject=type(live.model).__name__,
         facts=None,
         choices={name: Choice(value, own) for name, value in values.items()},
-        warnings=(*_window_warnings(live), *shortened),
+        warnings=(*_compiler_warnings(live), *_window_warnings(live), *shortened),
     )
 
 
@@ -204,6 +204,11 @@ def _known(scenarios: Sequence[str] | None) -> tuple[str, ...] | None:
         if name not in NAMES:
             raise InputError("verify.unknown_scenario", found=name, known=", ".join(NAMES))
     return None if scenarios is None else tuple(scenarios)
+
+
+def _compiler_warnings(live: Live) -> tuple[Message, ...]:
+    """Return a warning where what was verified is not what the compiler makes of it."""
+    return (message("verify.compiled"),) if live.compiled else ()
 
 
 def _window_warnings(live: Live) -> tuple[Message, ...]:

@@ -7,9 +7,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from tracer.engines.transformers.lending import KernelSeen
 from tracer.engines.transformers.observed import Place
 
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 PARTS = ("q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "o_proj")
 INTERFACE = "interface"
 EVERYTHING = frozenset((*PARTS, INTERFACE))
@@ -24,6 +27,18 @@ class Collected:
     sdpa: list[dict[str, Any]] = field(default_factory=list)
     dropout: float = 0.0  # the largest that really dropped
 
+    def settle(self, batch: int, length: int) -> None:
+        """Bring each projection's calls together as one of all tokens, [batch, length, ·]; one whose calls do not make
+        that up is forgotten: nothing can be said about it."""
+        for name in PROJECTIONS:
+            own = [call for call in self.modules if call[0] == name]
+            if not own or own[0][1].shape[:-1] == (batch, length):
+                continue
+            given, gave = (_whole([call[part] for call in own], batch, length) for part in (1, 2))
+            rest = [call for call in self.modules if call[0] != name]
+            whole = [] if given is None or gave is None else [(name, given, gave, own[0][3])]
+            self.modules = [*whole, *rest]
+
     def gave(self, name: str) -> Any:
         """Return what the part ``name`` gave first, or None where it was not called."""
         return next((output for part, _, output, _ in self.modules if part == name), None)
@@ -31,6 +46,21 @@ class Collected:
     def took(self, name: str) -> Any:
         """Return what the part ``name`` was first given, or None where it was not called."""
         return next((given for part, given, _, _ in self.modules if part == name), None)
+
+
+def _whole(pieces: list[Any], batch: int, length: int) -> Any:
+    """Return pieces of some tokens, of some batch rows or of flattened tokens as one [batch, length, ·], or None."""
+    if len({(piece.ndim, piece.shape[-1]) for piece in pieces}) > 1:
+        return None
+    if pieces[0].ndim == 2:  # tokens of all rows in one line
+        whole = torch.cat(pieces)
+        return whole.reshape(batch, length, -1) if len(whole) == batch * length else None
+    if pieces[0].ndim != 3:
+        return None
+    rows, tokens = ([piece.shape[axis] for piece in pieces] for axis in (0, 1))
+    if set(rows) == {batch} and sum(tokens) == length:
+        return torch.cat(pieces, 1)
+    return torch.cat(pieces) if set(tokens) == {length} and sum(rows) == batch else None
 
 
 @dataclass(frozen=True)

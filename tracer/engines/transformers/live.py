@@ -23,6 +23,7 @@ from tracer.engines.ambient import plain
 from tracer.engines.arrays import dtype_name, torch_dtype
 from tracer.engines.transformers import streaming
 from tracer.engines.transformers.calls import EVERYTHING, Call
+from tracer.engines.transformers.compiled import is_compiled, is_wrapped, original
 from tracer.engines.transformers.lending import lent, quiet_cast
 from tracer.engines.transformers.watching import PlacedKernel, Watch
 from tracer.errors import InputError, Unsupported
@@ -32,6 +33,7 @@ from tracer.records import ModelFacts
 Ints = NDArray[np.int64]
 _UTILS = "transformers.modeling_flash_attention_utils"
 _FLASH = "flash_attention_2"
+_FLEX = "flex_attention"  # compiles itself
 # Layers of up to this many bytes are kept for all passes.
 _RESIDENT = 2 << 30
 
@@ -55,14 +57,19 @@ class Live:
 
         ``kernel`` is lent to transformers' flash path; None leaves the model to whatever it uses.
         """
-        self.model = model
+        self._given, self.model = model, original(model)
         self.base = _base(model)
         self.config = self.base.config
         if getattr(self.config, "model_type", None) != "qwen3":
             raise Unsupported("verify.not_qwen3", found=str(getattr(self.config, "model_type", None)))
         self.kernel = kernel
-        self.attentions: Mapping[int, Any] = {i: layer.self_attn for i, layer in enumerate(self.base.layers)}
+        self.attentions: Mapping[int, Any] = {i: original(layer.self_attn) for i, layer in enumerate(self.base.layers)}
         self._stop_after: int | None = None
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the model, a part of it or its attention function is meant to run through torch.compile."""
+        return is_compiled(self._given) or is_wrapped(_registered(self.implementation)) or self.implementation == _FLEX
 
     @property
     def implementation(self) -> str:
@@ -108,17 +115,19 @@ class Live:
     ) -> Iterator[None]:
         """Hand every call of the attention of ``layers`` to ``consumer``, for one ``with``; leaves nothing behind.
 
-        ``keep`` names what is kept of a call beside hidden states and output. Runs without gradients and autocast.
+        ``keep`` names what is kept of a call beside hidden states and output. Runs without gradients, autocast and
+        torch.compile: it is the Python source that is watched.
         Raises Unsupported where another thread traces or verifies meanwhile.
         """
         recorder = Recorder()
         with ExitStack() as stack:
             stack.enter_context(turn())
             stack.enter_context(plain(str(self.device)))
+            stack.enter_context(torch.compiler.set_stance("force_eager"))  # hooks cannot be compiled, nor the mode
             stack.enter_context(torch.random.fork_rng(devices=_cuda_devices(self.device)))
             kernels = stack.enter_context(self._kernels(recorder))
             watched = {i: module for i, module in self.attentions.items() if i in layers}
-            rotary = getattr(self.base, "rotary_emb", None)
+            rotary = original(getattr(self.base, "rotary_emb", None))
             watch = Watch(watched, rotary, consumer, recorder, kernels, self._stop_after, keep)
             stack.enter_context(watch.on())
             yield
@@ -224,8 +233,8 @@ def _bounds(starts: tuple[int, ...], device: Any) -> dict[str, Any]:
 def roles(live: Live) -> dict[str, FunctionType]:
     """Return the live functions that make up attention, by role, decorators taken off; absent ones are left out."""
     attention = live.attentions[min(live.attentions)]
-    rotary = getattr(live.base, "rotary_emb", None)
-    norm = getattr(attention, "q_norm", None)
+    rotary = original(getattr(live.base, "rotary_emb", None))
+    norm = original(getattr(attention, "q_norm", None))
     forward = _function(type(attention), "forward")
     names = forward.__globals__ if forward is not None else {}
     apply = _plain(names.get("apply_rotary_pos_emb"))
@@ -273,7 +282,7 @@ def _plain(function: Any) -> FunctionType | None:
 def _base(model: Any) -> Any:
     if not isinstance(model, torch.nn.Module):
         raise InputError("verify.not_a_module", found=type(model).__name__)
-    for module in model.modules():
+    for module in map(original, model.modules()):
         layers = getattr(module, "layers", None)
         if isinstance(layers, torch.nn.ModuleList) and len(layers) and all(hasattr(x, "self_attn") for x in layers):
             return module

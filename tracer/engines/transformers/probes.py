@@ -187,12 +187,28 @@ def _with_values(call: Call, values: Any) -> Any:
     whole = values.expand(batch, made.shape[-1] // head_dim, keys, head_dim)
     fresh = whole[:, :, keys - new :].transpose(1, 2).reshape(made.shape)
     cached = whole[:, :, : keys - new].contiguous() if keys > new else None
-    _, collected = call.again(replace={"v_proj": lambda _: fresh.clone()}, values=cached, keep=(INTERFACE, "o_proj"))
+    _, collected = call.again(replace={"v_proj": _in_pieces(fresh)}, values=cached, keep=(INTERFACE, "o_proj"))
     again = _seen(collected)
     if again:
         return again["output"]
     merged = collected.took("o_proj")
     return None if merged is None else merged.reshape(*merged.shape[:2], -1, head_dim)
+
+
+def _in_pieces(whole: Any) -> Callable[[Any], Any]:
+    """Return a function that gives ``whole`` [B, T, ·] in place of what a projection gives, piece by piece where it is
+    called for some tokens, some rows, or tokens in one line at a time."""
+    given = 0
+
+    def stand_in(own: Any) -> Any:
+        nonlocal given
+        source, axis = (whole.flatten(0, 1), 0) if own.ndim == 2 else (whole, int(own.shape[0] == whole.shape[0]))
+        size, total = own.shape[axis], source.shape[axis]
+        start = given if given + size <= total else 0  # asked for anew from the first token
+        given = (start + size) % total
+        return source.narrow(axis, start, size).clone()
+
+    return stand_in
 
 
 def _seen(collected: Collected) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ import torch
 from tracer.arrays import Floats
 from tracer.engines.arrays import to_array
 from tracer.engines.transformers.calls import PARTS, Call
+from tracer.engines.transformers.compiled import original
 from tracer.engines.transformers.frames import place_of_function
 from tracer.engines.transformers.lending import KernelSeen
 from tracer.engines.transformers.observed import AttentionSeen, InterfaceCall, KernelCall, ModuleCall, Parts, Place
@@ -160,7 +161,7 @@ def _lse(call: Call, lse: Any, batch: int, length: int) -> Floats | None:
 def _parts(module: Any, names: tuple[str, ...]) -> Parts:
     weights, biases = {}, {}
     for name in names:
-        part = getattr(module, name, None)
+        part = original(getattr(module, name, None))
         weight = getattr(part, "weight", None)
         if not isinstance(weight, torch.Tensor) or not weight.is_floating_point() or weight.is_meta:
             continue
@@ -172,7 +173,7 @@ def _parts(module: Any, names: tuple[str, ...]) -> Parts:
             biases[name] = to_array(bias)
     attributes = {name: getattr(module, name) for name in _ATTRIBUTES if hasattr(module, name)}
     for name in _NORMS:
-        part = getattr(module, name, None)
+        part = original(getattr(module, name, None))
         for attribute in ("variance_epsilon", "eps"):
             if hasattr(part, attribute):
                 attributes[f"{name}.eps"] = getattr(part, attribute)

@@ -19,6 +19,7 @@ from transformers.modeling_utils import AttentionInterface
 
 from tracer.capture.recorder import Recorder
 from tracer.engines.transformers.calls import EVERYTHING, INTERFACE, PARTS, Call, Collected, How
+from tracer.engines.transformers.compiled import original
 from tracer.engines.transformers.frames import caller
 from tracer.engines.transformers.lending import KernelWatch
 from tracer.engines.transformers.observed import Place
@@ -95,7 +96,7 @@ class Watch:
         stack.callback(module.register_forward_pre_hook(self._enter, with_kwargs=True).remove)
         stack.callback(module.register_forward_hook(functools.partial(self._leave, layer), with_kwargs=True).remove)
         for name in PARTS:
-            part = getattr(module, name, None)
+            part = original(getattr(module, name, None))
             if isinstance(part, torch.nn.Module):
                 hook = functools.partial(self._part, name)
                 stack.callback(part.register_forward_hook(hook).remove)
@@ -132,6 +133,7 @@ class Watch:
         self._entered = None
         if collected is None:
             return
+        collected.settle(*hidden.shape[:2])
         kernels = tuple(pair for kernel in self._kernels for pair in zip(kernel.seen, kernel.places, strict=True))
         result = output[0] if isinstance(output, tuple) else output
         self._consumer(
@@ -171,6 +173,7 @@ class Watch:
                 output = call.module(**arguments)
         finally:
             self._again_now, self._collected, self._how = False, None, usual
+        collected.settle(*how.hidden.shape[:2])
         return (output[0] if isinstance(output, tuple) else output), collected
 
     @property
