@@ -1,20 +1,28 @@
 """The report: the same in both languages, every figure of it computed, every number recomputable."""
 
+import hashlib
 import re
 import tomllib
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.invented_trace import invented
+from tests.render.html.test_file import held
 from tracer import data
+from tracer.counterexamples.spread import spread
+from tracer.maths.patterns import pattern
+from tracer.page import overview
+from tracer.page.numbers import significant
+from tracer.page.part import LENS, part_of
 from tracer.page.practice import worked
 from tracer.page.record import plain
 from tracer.page.report import report
-from tracer.page.sheet import Both, Numbers, Practice, Report, Source, Wrong
+from tracer.page.sheet import Both, Numbers, Paragraph, Practice, Report, Source, Wrong, both, joined
 from tracer.page.sheet import Path as ValuePath
+from tracer.page.window import window
 from tracer.result import Trace, look_at
 
 
@@ -45,12 +53,12 @@ def everything(record: object) -> list[object]:
 
 
 def test_every_sentence_has_two_languages(made: Report) -> None:
-    said = [both for both in everything(made) if isinstance(both, Both)]
+    said = [each for each in everything(made) if isinstance(each, Both)]
     assert len(said) > 300
-    for both in said:
-        assert bool(both.en) == bool(both.zh)
-        if plain(both.en) != plain(both.zh):
-            assert not re.search(r"[一-鿿]", re.sub(r"西|喵", "", plain(both.en))), plain(both.en)
+    for each in said:
+        assert bool(each.en) == bool(each.zh)
+        if plain(each.en) != plain(each.zh):
+            assert not re.search(r"[一-鿿]", re.sub(r"西|喵", "", plain(each.en))), plain(each.en)
 
 
 def test_the_first_language_changes_nothing_but_the_order(trace: Trace, made: Report) -> None:
@@ -63,9 +71,9 @@ def test_every_practice_text_is_used(made: Report) -> None:
     texts = tomllib.loads((data.annotations() / "texts" / "practice.toml").read_text(encoding="utf-8"))
     (practice,) = parts(made, Practice)
     assert len(practice.questions) == 10
-    said = {plain(both.en) for both in everything(made) if isinstance(both, Both)}
+    said = {plain(each.en) for each in everything(made) if isinstance(each, Both)}
     plainly = {name: entry["en"] for name, entry in texts.items() if "{" not in entry["en"] and "`" not in entry["en"]}
-    assert [name for name, text in plainly.items() if text not in said] == []
+    assert [name for name, text in plainly.items() if text not in said and not name.endswith("_untold")] == []
 
 
 # -------------------------------------------------------------------------------------------------- the numbers
@@ -119,8 +127,7 @@ def _stated(numbers: Numbers) -> dict[str, float]:
 def test_the_data_for_clicks_give_the_very_numbers_back(made: Report, trace: Trace) -> None:
     (numbers,) = parts(made, Numbers)
     for name, values in (("q", trace.reference.q), ("k", trace.reference.k), ("v", trace.reference.v)):
-        rows = [[np.float32(text) for text in row.split(" ")] for row in numbers.data[name]]  # type: ignore[attr-defined]
-        assert np.array_equal(np.array(rows, dtype=np.float64), values)
+        assert np.array_equal(held(numbers.data[name]), values)  # type: ignore[arg-type]
     assert [float(text) for text in numbers.data["row_max"]] == trace.reference.row_max.tolist()  # type: ignore[attr-defined]
 
 
@@ -133,9 +140,44 @@ def test_a_long_prompt_shows_a_stated_window_and_what_is_left_out_of_it() -> Non
     assert plain(weights.columns[-1].text.en) == "elsewhere"
     for row in weights.texts:
         assert sum(number(text) for text in row if text != "·") == pytest.approx(1, abs=1e-3)
-    rest = np.array([[float(text) for text in row.split()] for row in numbers.data["rest"]])  # type: ignore[attr-defined]
+    rest = held(numbers.data["rest"])  # type: ignore[arg-type]
     inside = trace.reference.weights(slice(32, 40), slice(32, 40)) @ trace.reference.v[32:40]
     np.testing.assert_allclose(inside + rest, trace.reference.output[32:40], atol=1e-10)
+    assert numbers.data["others"] == [32] * 8  # keys 0 to 31; later ones are none that a row sees
+
+
+@pytest.mark.parametrize("dtype", ["F64", "F32", "BF16", "F16"])
+def test_captured_numbers_go_into_the_page_with_every_bit(dtype: str) -> None:
+    trace = look_at(invented(6, dtype), 2)
+    (numbers,) = parts(report(trace, "en"), Numbers)
+    for name, values in (("q", trace.reference.q), ("k", trace.reference.k), ("v", trace.reference.v)):
+        assert np.array_equal(held(numbers.data[name]), values)  # type: ignore[arg-type]
+    assert np.array_equal(held(numbers.data["kernel"]), trace.layer.kernel.output.float64()[:, 2])  # type: ignore[arg-type]
+
+
+def test_the_lens_knows_the_keys_outside_the_window_at_every_temperature() -> None:
+    trace = look_at(invented(40), 2)
+    (numbers,) = parts(report(trace, "en", size=8), Numbers)
+    sums, means = map(held, numbers.data["lens"])  # type: ignore[call-overload]
+    for row, query in enumerate(range(32, 40)):
+        for step, position in enumerate(LENS):
+            x = (trace.reference.scores(slice(query, query + 1))[0] - trace.reference.row_max[query]) / 10 ** (
+                position / 2
+            )
+            assert sums[row, step] == pytest.approx(np.exp(x[:32]).sum(), rel=1e-6)
+            assert means[row, step] == pytest.approx((x[:32] * np.exp(x[:32])).sum(), rel=1e-6)
+
+
+def test_a_long_prompt_in_float32_is_shown_in_float64_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a click recomputes would otherwise differ from m, Σ and O in the seventh place."""
+    monkeypatch.setattr("tracer.maths.attention._MANY", 1)
+    monkeypatch.setattr("tracer.maths.attention._VERY_MANY", 1)
+    trace = look_at(invented(40, "BF16"), 2)
+    assert trace.reference.computed.number == "float32"
+    part = part_of(trace, window(40, 40, 8))
+    scores = trace.reference.scores(slice(32, 40))
+    assert np.array_equal(part.row_max, scores.max(axis=1))
+    np.testing.assert_allclose(part.total, np.exp(scores - part.row_max[:, None]).sum(axis=1), rtol=1e-14)
 
 
 # --------------------------------------------------------------------------------------------- source and paths
@@ -218,12 +260,48 @@ def test_variants_come_from_the_head(made: Report, trace: Trace) -> None:
 
 
 def test_a_question_whose_wrong_answer_would_be_right_here_is_left_out() -> None:
-    from dataclasses import replace
-
     layer = invented(8)
     layer = replace(layer, model=replace(layer.model, hidden_size=layer.model.heads * layer.model.head_dim))
     (practice,) = parts(report(look_at(layer, 2), "en"), Practice)
     assert "origin" not in {question.id for question in practice.questions}
+
+
+def test_what_is_said_of_this_heads_variance_is_measured() -> None:
+    def why(count: int) -> str:
+        trace = look_at(invented(count), 2)
+        (practice,) = parts(report(trace, "en"), Practice)
+        (root,) = (question for question in practice.questions if question.id == "root")
+        return plain(root.choices[0].why.en)
+
+    found = spread(look_at(invented(24), 2).reference)
+    assert found is not None
+    assert f"the measured variance is {significant(found.variance / found.width)} times d" in why(24)
+    assert "measured" not in why(1)  # one pair has no variance
+    assert why(1).startswith("It need not.")
+
+
+def test_a_run_with_another_scale_is_not_asked_where_its_scale_comes_from() -> None:
+    layer = invented(8)
+    odd = replace(layer, scale=replace(layer.scale, value=1.0))
+    for made, expected in ((layer, True), (odd, False)):
+        (practice,) = parts(report(look_at(made, 2), "en"), Practice)
+        assert ("origin" in {question.id for question in practice.questions}) is expected
+
+
+def test_the_heads_of_a_long_prompt_are_not_left_out_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracer.page.report._MOST_FOR_HEADS", 5)
+    (chapter,) = (each for each in report(look_at(invented(6), 2), "en").chapters if each.id == "heads")
+    (said,) = chapter.parts
+    assert isinstance(said, Paragraph)
+    assert "at most 5 tokens" in plain(said.text.en)
+    assert "trace qwen3 --layer 1" in plain(said.text.zh)
+
+
+def test_all_heads_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(overview, "pattern", lambda head, ids: (seen.append(1), pattern(head, ids))[1])
+    report(look_at(invented(8), 2), "en")
+    assert len(seen) == 4
 
 
 # ------------------------------------------------------------------------------------------------------ edges
@@ -239,3 +317,11 @@ def test_every_citation_names_the_run_and_the_item(made: Report) -> None:
     cites = [record.cite for record in everything(made) if hasattr(record, "cite")]
     assert len(cites) > 40
     assert all(cite.startswith("trace qwen3 --layer 1 --head 2 · qwen3-tiny") for cite in cites)
+    digest = hashlib.sha256(",".join(str(100 + index % 5) for index in range(24)).encode()).hexdigest()
+    assert all(f" · 24 tokens {digest[:12]} “to be 西<b>" in cite for cite in cites)
+
+
+def test_sentences_follow_each_other_without_a_blank_in_chinese() -> None:
+    said = joined(both("book_is_closed"), both("closed_book_more"))
+    assert plain(said.en) == "The book is closed. Hides everything but the questions. Switch it off to read again."
+    assert "书已合上。只留下" in plain(said.zh)

@@ -64,13 +64,19 @@ def measure(layers: Sequence[LayerTrace], traces: Sequence[Trace] = ()) -> tuple
     )
 
 
-def overview_page(layers: Sequence[LayerTrace], language: str, traces: Sequence[Trace] = ()) -> Page:
+def overview_page(
+    layers: Sequence[LayerTrace],
+    language: str,
+    traces: Sequence[Trace] = (),
+    measured: tuple[Measured, ...] | None = None,
+) -> Page:
     """Return the page of all heads of ``layers`` (at least one, all of one prompt) in ``language``.
 
     ``traces`` are heads of these layers whose checks were made: how they ended is said, and each that failed is shown.
+    ``measured`` are the heads' figures where they are known already.
     """
     say = Words(language)
-    found = measure(layers, traces)
+    found = measure(layers, traces) if measured is None else measured
     first = layers[0]
     numbers = [layer.request.layer for layer in layers]
     title = (

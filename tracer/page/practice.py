@@ -3,6 +3,7 @@
 The structure is annotations/practice.toml; every figure in a text is computed here. Must not know: HTML.
 """
 
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -12,9 +13,10 @@ import numpy as np
 
 from tracer import data
 from tracer.arrays import Floats
+from tracer.counterexamples.spread import spread
 from tracer.maths.attention import Head, Row, head
 from tracer.maths.visibility import Visibility
-from tracer.page.numbers import WALK_DECIMALS, fixed
+from tracer.page.numbers import WALK_DECIMALS, fixed, significant
 from tracer.page.record import Piece, Role, line
 from tracer.page.sheet import Both, Choice, Figure, Practice, Question, Skill, Task, alike, both
 from tracer.page.tokens import Shown
@@ -33,7 +35,7 @@ def practice(trace: Trace, names: tuple[Shown, ...], where: str) -> Practice:
     structure = _structure()
     tasks = [_task(entry, where) for entry in structure["tasks"]]
     tasks += _real(trace, names, structure["real"], where)
-    figures = _facts(trace.layer)
+    figures = _facts(trace)
     asked = [
         _question(entry, figures, where) for entry in structure["questions"] if _makes_sense(entry["id"], trace.layer)
     ]
@@ -187,7 +189,7 @@ def _key(name: Shown) -> Both:
 
 def _scale(reference: Head, row: Row, names: tuple[Shown, ...], where: str) -> Task:
     key, d = int(np.argmax(np.where(row.visible, row.scores, -np.inf))), reference.q.shape[1]
-    dot = float(row.dots[key])
+    dot, scale = float(row.dots[key]), reference.scale
     figures: dict[str, object] = {
         "query": row.query,
         "query_token": names[row.query].text,
@@ -195,8 +197,8 @@ def _scale(reference: Head, row: Row, names: tuple[Shown, ...], where: str) -> T
         "key_token": names[key].text,
         "d": d,
         "dot": _text(dot),
-        "scale": _text(d**-0.5),
-        "score": _text(dot * d**-0.5),
+        "scale": _text(scale),
+        "score": _text(dot * scale),
         "wrong": _text(dot / d),
         "root": _text(d**0.5),
     }
@@ -213,8 +215,8 @@ def _scale(reference: Head, row: Row, names: tuple[Shown, ...], where: str) -> T
 # ---------------------------------------------------------------------------------------------------- questions
 
 
-def _facts(layer: LayerTrace) -> dict[str, object]:
-    model = layer.model
+def _facts(trace: Trace) -> dict[str, object]:
+    layer, model, found = trace.layer, trace.layer.model, spread(trace.reference)
     return {
         "hidden": model.hidden_size,
         "heads": model.heads,
@@ -223,24 +225,32 @@ def _facts(layer: LayerTrace) -> dict[str, object]:
         "last": model.group - 1,
         "head_dim": model.head_dim,
         "expression": layer.scale.expression,
-        "scale": _text(model.head_dim**-0.5),
+        "scale": _text(layer.scale.value),
         "by_hidden": _text((model.hidden_size / model.heads) ** -0.5),
         "ratio": f"{model.hidden_size / model.heads:g}",
+        **({} if found is None else {"measured": significant(found.variance / found.width)}),
     }
 
 
 def _makes_sense(id: str, layer: LayerTrace) -> bool:
     """Whether the wrong answers of a question are wrong for this model."""
     model = layer.model
-    if id == "origin":
-        return model.hidden_size != model.heads * model.head_dim
+    if id == "origin":  # nor may the right one be wrong, in a run whose scale fails its check
+        usual = model.head_dim**-0.5
+        return model.hidden_size != model.heads * model.head_dim and math.isclose(layer.scale.value, usual)
     return id != "groups" or 1 < model.kv_heads < model.heads
+
+
+def _why(id: str, figures: Mapping[str, object]) -> Both:
+    """Return the text ``<id>_why``; where a figure of it could not be measured, ``<id>_why_untold``."""
+    untold = f"{id}_why_untold"
+    return _say(untold if f"practice.{untold}" in catalogue() and "measured" not in figures else f"{id}_why", **figures)
 
 
 def _question(entry: Mapping[str, Any], figures: Mapping[str, object], where: str) -> Question:
     id = entry["id"]
     choices = tuple(
-        Choice(_say(f"{id}_{choice}", **figures), choice == entry["right"], _say(f"{id}_{choice}_why", **figures))
+        Choice(_say(f"{id}_{choice}", **figures), choice == entry["right"], _why(f"{id}_{choice}", figures))
         for choice in entry["choices"]
     )
     return Question(id, _say(id, **figures), choices, entry["reopen"], f"{where} · question {id}")

@@ -3,6 +3,7 @@
 Must not know: HTML.
 """
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -10,16 +11,17 @@ from tracer.names import MODEL
 from tracer.page import cards, grids, practice, reference, route, scaling, wrong
 from tracer.page.cards import card_id
 from tracer.page.head import head_page
-from tracer.page.overview import overview_page
+from tracer.page.overview import measure, overview_page
 from tracer.page.record import Page, Pictures, Section
 from tracer.page.sheet import Both, Chapter, Heading, Pair, Paragraph, Part, Report, both, one_line
-from tracer.page.tokens import Shown, shown
+from tracer.page.tokens import Shown, groups, shown
 from tracer.page.window import Window, window
 from tracer.result import Trace
 
 WINDOW = 64
 _WALKED = 16
 _MOST_FOR_HEADS = 1024  # measuring all heads takes time with the square of the tokens
+_QUOTED = 12  # tokens of the prompt that a citation begins with
 _HEADS_SECTIONS = ("worth", "heads", "pictures")
 
 
@@ -139,10 +141,12 @@ def _temperature(trace: Trace, names: tuple[Shown, ...], query: int) -> tuple[Pa
 
 def _heads(trace: Trace) -> tuple[Part, ...]:
     if len(trace.layer.tokens) > _MOST_FOR_HEADS:
-        return ()
-    pages = overview_page([trace.layer], "en"), overview_page([trace.layer], "zh")
+        command = f"trace {MODEL} --layer {trace.layer.request.layer}"
+        return (Paragraph(both("heads_many", most=_MOST_FOR_HEADS, tokens=len(trace.layer.tokens), command=command)),)
+    found = measure([trace.layer], [trace])
+    pages = tuple(overview_page([trace.layer], language, measured=found) for language in ("en", "zh"))
     lead = Paragraph(both("heads_lead", head=trace.head))
-    return (lead, *map(_unlegended, _of(pages, *_HEADS_SECTIONS)), Paragraph(both("map_legend")))
+    return (lead, *map(_unlegended, _of((pages[0], pages[1]), *_HEADS_SECTIONS)), Paragraph(both("map_legend")))
 
 
 def _unlegended(part: Part) -> Part:
@@ -153,8 +157,13 @@ def _unlegended(part: Part) -> Part:
 
 
 def _where(trace: Trace) -> str:
-    """Return what names this run in a citation."""
+    """Return what names this run in a citation: command, checkpoint, and its tokens by number and by their ids."""
     layer = trace.layer
     kept = layer.checkpoint
     run = f"trace {MODEL} --layer {layer.request.layer} --head {trace.head}"
-    return one_line(f"{run} · {kept.name} {kept.headers_sha256[:12]}")
+    ids = ",".join(map(str, layer.request.token_ids))
+    digest = hashlib.sha256(ids.encode("ascii")).hexdigest()
+    text = "".join(group.text for group in groups(layer.tokens[:_QUOTED])).replace("␣", " ").strip()
+    more = "…" if len(layer.tokens) > _QUOTED else ""
+    tokens = f"{len(layer.tokens)} tokens {digest[:12]} “{text}{more}”"
+    return one_line(f"{run} · {kept.name} {kept.headers_sha256[:12]} · {tokens}")

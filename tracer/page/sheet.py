@@ -4,7 +4,7 @@ Like tracer/page/record.py, these records hold only what is already worded, roun
 traces, HTML.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tracer.page.record import Block, Line, Piece, Role, line
@@ -24,6 +24,18 @@ def both(id: str, **values: object) -> Both:
     """Return the text ``report.<id>`` in both languages. What stands between backticks in it is code."""
     said = message(f"report.{id}" if "." not in id else id, **values)
     return Both(marked_up(said.text("en")), marked_up(said.text("zh")))
+
+
+def joined(*said: Both) -> Both:
+    """Return sentences one after another: with a blank between them in English, and none in Chinese."""
+    return Both(_one_after_another([each.en for each in said], " "), _one_after_another([each.zh for each in said], ""))
+
+
+def _one_after_another(lines: Sequence[Line], between: str) -> Line:
+    found: list[str | Piece] = []
+    for each in lines:
+        found += [between, *each] if found and between and each else each
+    return line(*found)
 
 
 def one_line(text: str) -> str:

@@ -1,14 +1,18 @@
 """The report in a real browser: with and without JavaScript, by mouse and by keyboard, narrow and wide, on paper."""
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.invented_trace import array, invented, with_array
 from tests.render.html.conftest import HEAD, HOSTILE, TOKENS, Opened
+from tracer.page.report import report
 from tracer.records import LayerTrace
+from tracer.render.html.render import render
 from tracer.render.json import to_json
 from tracer.result import look_at
 
@@ -108,8 +112,6 @@ def test_an_output_is_the_sum_over_keys(opened: Open, html: str, answer: dict[st
         click(page, "o", i, e)
         rows = terms(page)
         assert len(rows) == i + 1
-        for weight, value, product in rows:
-            assert product == pytest.approx(weight * value, abs=1.1e-8)
         assert result(page, "output") == pytest.approx(sum(product for *_, product in rows), abs=LAST)
         assert result(page, "output") == pytest.approx(answer["head"]["output"][i][e], abs=LAST)
         assert result(page, "kernel") == pytest.approx(answer["head"]["kernel_output"][i][e], abs=1e-8)
@@ -127,6 +129,74 @@ def test_weights_and_row_sums_are_taken_apart(opened: Open, html: str, answer: d
         sum(share for _, share in scores_and_shares), abs=len(scores_and_shares) * LAST
     )
     assert result(page, "lse") == pytest.approx(answer["head"]["lse"][9], abs=LAST)
+
+
+EVERY_PANEL = """grid => {
+  const table = document.querySelector(`[data-grid=${grid}]`).tBodies[0], panel = document.getElementById("panel");
+  return [...table.rows].flatMap(row => [...row.querySelectorAll("td")].map(cell => {
+    cell.click();
+    const results = [...panel.querySelectorAll("[data-result]")].map(each => [each.dataset.result, each.textContent]);
+    return {
+      cell: panel.querySelector(".result strong").textContent,
+      terms: [...panel.querySelectorAll(".terms tbody tr")].map(
+        row => [...row.querySelectorAll("td")].map(one => one.textContent)),
+      results: Object.fromEntries(results),
+    };
+  }));
+}"""
+
+
+def last(text: str) -> float:
+    """One in the last place of a printed number, and a little for the test's own arithmetic."""
+    return 1.001 * 10.0 ** -len(text.partition(".")[2]) + 1e-13 * abs(number(text))
+
+
+def follows(shown: str, computed: float) -> bool:
+    return abs(number(shown) - computed) <= last(shown)
+
+
+@pytest.fixture(scope="module")
+def large(layer: LayerTrace) -> LayerTrace:
+    """The same layer with components that need more decimals to be recomputed from."""
+    for name, times in (("q", 40.0), ("v", 3000.0)):
+        layer = with_array(layer, name, array(layer.captures[name].array.float64() * times))
+    return layer
+
+
+@pytest.mark.parametrize("which", ["whole", "window", "large"])
+def test_in_every_panel_each_number_follows_from_those_above_it(
+    opened: Open, layer: LayerTrace, large: LayerTrace, which: str
+) -> None:
+    made = {"whole": (layer, 64), "window": (invented(30), 8), "large": (large, 64)}[which]
+    page = opened(render(report(look_at(made[0], HEAD), "en", size=made[1]))).page
+    scale = made[0].scale.value
+    panels = {grid: page.evaluate(EVERY_PANEL, grid) for grid in ("s", "r", "e", "a", "o")}
+    seen = [each for each in panels["s"] if "score" in each["results"]]
+    assert len(seen) > 30
+    for each in seen:
+        results, terms = each["results"], each["terms"]
+        assert all(follows(product, number(q) * number(k)) for q, k, product in terms)
+        assert follows(results["dot"], sum(number(product) for *_, product in terms))
+        assert follows(results["score"], number(results["dot"]) * scale)
+    for each in panels["r"]:
+        results, terms = each["results"], each["terms"]
+        m = number(results["max"])
+        assert all(follows(e, math.exp(number(s) - m)) for s, e in terms)
+        parts = [number(e) for _, e in terms] + [number(results.get("others", "0"))]
+        assert follows(results["total"], sum(parts))
+        assert follows(results["lse"], m + math.log(number(results["total"])))
+    for each in (*panels["e"], *panels["a"]):
+        results = each["results"]
+        if "below" in results:
+            assert follows(results["below"], number(results["score"]) - number(results["max"]))
+            assert follows(results["share"], math.exp(number(results["below"])))
+        if "total" in results:
+            assert follows(results["weight"], number(results["share"]) / number(results["total"]))
+    for each in panels["o"]:
+        results, terms = each["results"], each["terms"]
+        assert all(follows(product, number(a) * number(v)) for a, v, product in terms if v)
+        assert follows(results["output"], sum(number(product) for *_, product in terms))
+        assert follows(results["apart"], number(results["kernel"]) - number(results["output"]))
 
 
 def test_a_hidden_cell_says_so_and_gives_no_score(opened: Open, html: str) -> None:
@@ -170,8 +240,22 @@ def test_everything_can_be_reached_by_keyboard(opened: Open, html: str) -> None:
     page.keyboard.press("Home")
     assert page.inner_text("#panel .result strong").startswith("S[2, 0]")
     assert page.evaluate("document.querySelectorAll('[data-grid=s] td[tabindex=\"0\"]').length") == 1
+    page.keyboard.press("Control+End")
+    assert page.inner_text("#panel .result strong").startswith("S[11, 11]")
+    page.keyboard.press("Control+Home")
+    assert page.inner_text("#panel .result strong").startswith("S[0, 0]")
     page.keyboard.press("Escape")
     assert page.is_hidden("#panel")
+
+
+def test_every_grid_keeps_a_place_for_the_tab_key(opened: Open, html: str) -> None:
+    page = opened(html).page
+    for grid in ("s", "a", "o", "s", "kt"):
+        click(page, grid, 3, 1)
+        stops = page.eval_on_selector_all(
+            "[data-grid]", "grids => grids.map(grid => grid.querySelectorAll('td[tabindex=\"0\"]').length)"
+        )
+        assert stops == [1] * 9
 
 
 # ------------------------------------------------------------------------------- languages, appearance, no script
@@ -229,14 +313,38 @@ def test_the_lens_at_one_shows_the_models_weights_and_sharpens_below(
     opened: Open, html: str, answer: dict[str, Any]
 ) -> None:
     page = opened(html).page
-    shown = page.eval_on_selector_all("#lens-bars .num", "cells => cells.map(cell => cell.textContent)")
-    np.testing.assert_allclose([number(text) for text in shown], answer["head"]["weights"][TOKENS - 1], atol=5e-5)
+    rows = page.eval_on_selector_all("#lens-bars tr", NUMBERS)
+    assert len(rows) == TOKENS
+    np.testing.assert_allclose([number(s) for s, _ in rows], answer["head"]["scores"][TOKENS - 1], atol=5e-5)
+    np.testing.assert_allclose([number(a) for _, a in rows], answer["head"]["weights"][TOKENS - 1], atol=5e-5)
     entropy = number(page.inner_text("#lens-entropy"))
     page.fill("#lens", "-1")
     assert number(page.inner_text("#lens-value")) == pytest.approx(0.32)
     assert number(page.inner_text("#lens-entropy")) < entropy
     page.click("#lens-reset")
     assert number(page.inner_text("#lens-entropy")) == entropy
+
+
+NUMBERS = "rows => rows.map(row => [...row.querySelectorAll('.num')].map(cell => cell.textContent))"
+
+
+@pytest.mark.parametrize("position", [-2, -1, 0, 0.5, 2])
+def test_the_lens_of_a_long_prompt_counts_the_keys_outside_the_window(opened: Open, position: float) -> None:
+    trace = look_at(invented(40), HEAD)
+    page = opened(render(report(trace, "en", size=8))).page
+    page.select_option("#lens-query", "3")
+    page.fill("#lens", str(position))
+    scores = trace.reference.scores(slice(35, 36))[0, :36]
+    shares = np.exp((scores - scores.max()) / 10 ** (position / 2))
+    weights = shares / shares.sum()
+    *inside, (_, outside) = page.eval_on_selector_all("#lens-bars tr", NUMBERS)
+    np.testing.assert_allclose([number(a) for _, a in inside], weights[32:], atol=6e-5)
+    assert number(outside) == pytest.approx(weights[:32].sum(), abs=6e-5)
+    assert "32 visible keys outside the window" in page.inner_text("#lens-bars tr:last-child")
+    assert page.inner_text("#lens-count") == "36"
+    assert page.inner_text("#lens-total") == "1.0000"
+    entropy = -np.where(weights > 0, weights * np.log(weights), 0).sum()
+    assert number(page.inner_text("#lens-entropy")) == pytest.approx(entropy, abs=6e-5)
 
 
 def test_a_wrong_answer_is_explained_before_the_text_reopens(opened: Open, html: str) -> None:
@@ -278,10 +386,45 @@ def test_a_citation_can_be_copied(opened: Open, html: str) -> None:
     assert page.inner_text("#g-s .quote").endswith("· S")
 
 
+def test_a_cell_can_be_cited(opened: Open, html: str) -> None:
+    page = opened(html, permissions=["clipboard-read", "clipboard-write"]).page
+    for grid, cell in (("s", "S[7, 3] = "), ("r", "m, Σ[7]"), ("o", "O[7, 3] = "), ("kt", "K[3, 7]")):
+        click(page, grid, 7, 3)
+        page.evaluate("document.querySelector('#panel .cite').open = true")
+        page.click("#panel .copy")
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert copied == page.inner_text("#panel .quote")
+        assert copied.startswith("trace qwen3 --layer 1 --head 2 · qwen3-tiny")
+        assert cell in copied
+        assert "12 tokens" in copied
+
+
 def test_an_address_of_something_closed_opens_it(opened: Open, html: str) -> None:
     page = opened(html).page
     page.evaluate("location.hash = 'wrong-no_scale'")
     page.wait_for_selector("#wrong-no_scale[open]")
+
+
+@pytest.mark.parametrize("hash", ["%", "%E0%A4%A", "%00", "nowhere", "a%20b"])
+def test_no_address_stops_the_page(opened: Open, html: str, hash: str) -> None:
+    seen = opened(html)
+    page = seen.page
+    page.goto(f"{page.url}#{hash}")
+    page.reload()
+    assert page.locator("#lens-query option").count() == TOKENS
+    assert page.locator("button.copy").count() > 40
+    page.check("#skill_softmax-alone", force=True)
+    assert page.evaluate("localStorage.length") == 1
+    assert seen.complaints == []
+
+
+def test_a_symbol_leads_there_again(opened: Open, html: str) -> None:
+    page = opened(html).page
+    symbol = "document.querySelector('[data-goto=g-s]').dispatchEvent(new MouseEvent('click'))"
+    for _ in range(2):
+        page.evaluate(symbol)
+        page.wait_for_function("Math.abs(document.getElementById('g-s').getBoundingClientRect().top) < 40")
+        page.evaluate("scrollTo(0, 0)")
 
 
 # ------------------------------------------------------------------------------------- widths, paper, accessibility
@@ -299,12 +442,71 @@ def test_nothing_sticks_out_sideways(opened: Open, html: str, width: int, langua
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("width", [390, 480, 560, 700, 1100])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_no_cell_is_squeezed_and_no_formula_broken(opened: Open, html: str, width: int, language: str) -> None:
+    page = opened(html, width=width).page
+    page.check(f"#lang-{language}", force=True)
+    squeezed = page.eval_on_selector_all(
+        ".plain :is(td, th)",
+        "cells => cells.filter(cell => cell.innerText.trim().length > 4 && cell.offsetParent && cell.clientWidth < 30)"
+        ".map(cell => cell.innerText)",
+    )
+    assert squeezed == []
+    broken = page.eval_on_selector_all(
+        ".plain .r-formula",
+        "all => all.filter(each => each.getClientRects().length > 1).map(each => each.textContent)",
+    )
+    assert broken == []
+
+
+@pytest.mark.parametrize("width", [390, 1280, 1600])
+def test_with_the_book_closed_the_practice_keeps_its_width(opened: Open, html: str, width: int) -> None:
+    page = opened(html, width=width).page
+    before = page.evaluate("document.getElementById('practice').clientWidth")
+    page.check("#closed", force=True)
+    assert page.evaluate("document.getElementById('practice').clientWidth") == before
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_paper_gives_no_answer_away_that_was_not_opened(opened: Open, html: str, script: bool) -> None:
+    page = opened(html, script=script).page
+    page.click("#task-worked .answer summary")
+    page.click("#question-axis .choice >> nth=0 >> summary")
+    if script:
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    assert page.is_visible("#task-worked .answer li >> nth=0")
+    assert page.is_hidden("#task-exercise .answer li >> nth=0")
+    said = page.inner_text("#question-axis")
+    assert said.count("Not so.") == 1
+    assert "Right." not in said
+    assert "Over the keys" in said
+    assert page.is_visible(".on-paper")
+    assert page.is_visible("#wrong-no_mask .caught")
+    if script:
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert not page.evaluate("document.querySelector('#wrong-no_mask').open")
+
+
+def test_on_paper_many_columns_go_on_below_and_stay_readable(opened: Open) -> None:
+    page = opened(render(report(look_at(invented(40), HEAD), "en")), script=False, width=700).page
+    page.emulate_media(media="print")
+    for size in page.eval_on_selector_all(
+        "[data-grid] tbody td", "cells => [...new Set(cells.map(cell => getComputedStyle(cell).fontSize))]"
+    ):
+        assert float(size.removesuffix("px")) * 0.75 >= 5.5
+    assert page.evaluate("document.documentElement.scrollWidth") <= 700
+    cut = "cells => cells.filter(cell => cell.scrollWidth > cell.clientWidth + 1).map(cell => cell.textContent)"
+    assert page.eval_on_selector_all(".wide tbody td", cut) == []
+
+
 def test_on_paper_everything_is_open_and_nothing_is_cut(opened: Open, html: str) -> None:
     page = opened(html, script=False).page
     page.emulate_media(media="print")
     assert page.is_hidden(".switches")
     assert page.is_hidden(".contents")
-    assert page.is_visible("#task-worked .answer li >> nth=0")
+    assert page.is_visible("#wrong-no_mask .caught")
     assert page.evaluate("getComputedStyle(document.querySelector('.matrix .scroll')).overflow") == "visible"
     assert page.pdf(format="A4")[:5] == b"%PDF-"
 

@@ -13,7 +13,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from tracer.page.sheet import Both, Report, both
+from tracer.page.record import Role, Table
+from tracer.page.sheet import Both, Report, both, joined
 from tracer.render.html.code import stretches
 from tracer.render.html.drawing import cells
 from tracer.texts import catalogue
@@ -55,14 +56,19 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(kind=_kind, data=_data, shaded=_shaded, stretches=stretches, cells=cells)
-    environment.globals.update(text=both, panel_texts=_panel_texts, Both=Both, zip=zip)
+    environment.filters.update(kind=_kind, data=_data, shaded=_shaded, stacks=_stacks, stretches=stretches, cells=cells)
+    environment.globals.update(text=both, joined=joined, panel_texts=_panel_texts, Both=Both, zip=zip)
     return environment
 
 
 def _kind(value: object) -> str:
     """Return what kind of record ``value`` is: the name of its class."""
     return type(value).__name__
+
+
+def _stacks(table: Table) -> bool:
+    """Return whether the rows of ``table`` are read one below another where it is narrow: those that hold formulas."""
+    return any(piece.role == Role.FORMULA for row in table.rows for cell in row.cells for piece in cell)
 
 
 def _data(value: Mapping[str, Any]) -> Markup:

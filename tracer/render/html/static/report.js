@@ -33,9 +33,14 @@
   // ------------------------------------------------------------------------------------------------- numbers
   const source = byId("data");
   const data = source ? JSON.parse(source.textContent) : null;
-  if (data) for (const name of ["q", "k", "v", "kernel", "rest"]) data[name] = data[name].map((row) => row.split(" "));
-  // Factors carry two digits more than products, products two more than sums: what is shown can be computed from what is shown.
-  const FACTOR = 10, PRODUCT = 8, RESULT = 6;
+  const RESULT = 6;
+  // What is shown can be computed from what is shown, to one in its last place: the more terms a sum has, and the larger their
+  // factors are, the more decimals these are given to.
+  const places = (terms = 1, factors = [], result = RESULT) => {
+    const largest = factors.reduce((most, value) => (Number.isFinite(value) ? Math.max(most, Math.abs(value)) : most), 1);
+    const product = result + Math.max(2, Math.ceil(Math.log10(terms)));
+    return { factor: product + Math.max(2, Math.ceil(Math.log10(2 * largest))), product, result };
+  };
   const fixed = (value, decimals) => {
     if (Number.isNaN(value)) return "NaN";
     if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
@@ -44,12 +49,20 @@
   };
   const named = { nan: NaN, inf: Infinity, "-inf": -Infinity };
   const plain = (text) => (text in named ? named[text] : Number(text));
-  const exact = data && data.rounding === "float32" ? (text) => Math.fround(plain(text)) : plain;
+  const upper = new DataView(new ArrayBuffer(4)); // a bfloat16 is the upper half of a float32
+  const READ = {
+    F64: (bytes, at) => bytes.getFloat64(8 * at, true), F32: (bytes, at) => bytes.getFloat32(4 * at, true),
+    BF16: (bytes, at) => { upper.setUint16(0, bytes.getUint16(2 * at, true)); return upper.getFloat32(0); },
+  };
+  const matrix = (held) => {
+    const bytes = new DataView(Uint8Array.from(atob(held.base64), (letter) => letter.charCodeAt(0)).buffer), read = READ[held.dtype];
+    return Array.from({ length: held.rows }, (_, i) => Array.from({ length: held.columns }, (_, j) => read(bytes, i * held.columns + j)));
+  };
 
   const numbers = data && {
-    q: data.q.map((row) => row.map(exact)), k: data.k.map((row) => row.map(exact)), v: data.v.map((row) => row.map(exact)),
-    kernel: data.kernel.map((row) => row.map(exact)), scale: Number(data.scale),
-    max: data.row_max.map(plain), total: data.total.map(plain), rest: data.rest.map((row) => row.map(plain)), outside: data.outside.map(plain),
+    q: matrix(data.q), k: matrix(data.k), v: matrix(data.v), kernel: matrix(data.kernel), scale: Number(data.scale),
+    max: data.row_max.map(plain), total: data.total.map(plain), outside: data.outside.map(plain),
+    rest: data.rest && matrix(data.rest), lens: data.lens && data.lens.map(matrix),
   };
   const visible = (i, j) => data.visible[i][j] === "1";
   const products = (i, j) => numbers.q[i].map((value, d) => value * numbers.k[j][d]);
@@ -57,7 +70,7 @@
   const score = (i, j) => total(products(i, j)) * numbers.scale;
   const share = (i, j) => (visible(i, j) ? Math.exp(score(i, j) - numbers.max[i]) : 0);
   const weight = (i, j) => share(i, j) / numbers.total[i];
-  const keysOf = (i) => data.k.map((_, j) => j).filter((j) => visible(i, j));
+  const keysOf = (i) => numbers.k.map((_, j) => j).filter((j) => visible(i, j));
   const rowAt = (i) => data.rows[0] + i, keyAt = (j) => data.keys[0] + j;
   const token = (position) => make("bdi", { class: "r-token" }, data.tokens[String(position)] ?? "");
 
@@ -73,62 +86,66 @@
     const lines = rows.map((cells) => make("tr", {}, make("th", { scope: "row" }, ...[cells[0]].flat()), ...cells.slice(1).map((cell) => make("td", {}, cell))));
     return make("div", { class: "scroll", tabindex: 0, role: "region", "aria-labelledby": "panel-title" }, make("table", { class: "grid terms" }, make("thead", {}, head), make("tbody", {}, ...lines)));
   };
-  const digits = () => make("p", { class: "small" }, word("panel_digits", { "#1": FACTOR, "#2": PRODUCT, "#3": RESULT }));
+  const digits = (to) => make("p", { class: "small" }, word("panel_digits", { "#1": to.factor, "#2": to.product, "#3": to.result }));
+  const others = (i) => word("panel_others", { "#": data.others[i] });
   const about = (i, j) => ["(", word("panel_query"), ` ${rowAt(i)} `, token(rowAt(i)), " × ", word("panel_key"), ` ${keyAt(j)} `, token(keyAt(j)), ")"];
-  const dot = (i, j) => {
+  const dot = (i, j, to) => {
     const each = products(i, j);
-    const rows = each.map((value, d) => [`d=${d}`, fixed(numbers.q[i][d], FACTOR), fixed(numbers.k[j][d], FACTOR), fixed(value, PRODUCT)]);
-    return [table(["", "Q", "Kᵀ", word("panel_product")], rows), line(word("panel_sum"), fixed(total(each), RESULT), "dot"), line(word("panel_scaled"), `× ${data.scale}`)];
+    const rows = each.map((value, d) => [`d=${d}`, fixed(numbers.q[i][d], to.factor), fixed(numbers.k[j][d], to.factor), fixed(value, to.product)]);
+    return [table(["", "Q", "Kᵀ", word("panel_product")], rows), line(word("panel_sum"), fixed(total(each), to.result), "dot"), line(word("panel_scaled"), `× ${data.scale}`)];
   };
-  const chain = (i, j) => [
-    line("S", fixed(score(i, j), RESULT), "score"), line("m", fixed(numbers.max[i], RESULT)),
-    line("S − m", fixed(score(i, j) - numbers.max[i], RESULT)), line("E = exp(S − m)", fixed(share(i, j), RESULT), "share"),
+  const chain = (i, j, to) => [
+    line("S", fixed(score(i, j), to.factor), "score"), line("m", fixed(numbers.max[i], to.factor), "max"),
+    line("S − m", fixed(score(i, j) - numbers.max[i], to.factor), "below"), line("E = exp(S − m)", fixed(share(i, j), to.product), "share"),
   ];
 
   const explain = {
     s(i, j) {
-      const seen = visible(i, j);
-      return [heading("S", `${rowAt(i)}, ${keyAt(j)}`, seen ? fixed(score(i, j), RESULT) : "", ...about(i, j)), ...dot(i, j), seen ? line("S", fixed(score(i, j), RESULT), "score") : make("p", {}, word("panel_hidden")), digits()];
+      const seen = visible(i, j), to = places(numbers.q[i].length, [...numbers.q[i], ...numbers.k[j]]);
+      return [heading("S", `${rowAt(i)}, ${keyAt(j)}`, seen ? fixed(score(i, j), to.result) : "", ...about(i, j)), ...dot(i, j, to), seen ? line("S", fixed(score(i, j), to.result), "score") : make("p", {}, word("panel_hidden")), digits(to)];
     },
     m(i, j) {
       return [heading("M", `${rowAt(i)}, ${keyAt(j)}`, visible(i, j) ? "0" : "−∞", ...about(i, j)), make("p", {}, word(visible(i, j) ? "panel_visible" : "panel_not_visible"))];
     },
     r(i, column) {
-      const keys = keysOf(i);
-      if (!keys.length) return [make("p", {}, word("panel_empty_row"))];
-      const rows = keys.map((j) => [[`${keyAt(j)} `, token(keyAt(j))], fixed(score(i, j), RESULT), fixed(share(i, j), PRODUCT)]);
-      const lines = [heading("m, Σ", rowAt(i), "", word("panel_query"), ` ${rowAt(i)} `, token(rowAt(i))), table([word("panel_key"), "S", "exp(S − m)"], rows)];
-      const others = data.tk > data.k.length && numbers.outside[i] > 0 ? numbers.outside[i] * numbers.total[i] : 0;
-      if (others > 0) lines.push(line(word("panel_others", { "#": data.tk - data.k.length }), fixed(others, RESULT)));
-      lines.push(make("p", {}, "m: ", word("panel_max")), line("m", fixed(numbers.max[i], RESULT), "max"));
-      lines.push(line(word("panel_row_sum"), fixed(numbers.total[i], RESULT), "total"), line("m + ln Σ", fixed(numbers.max[i] + Math.log(numbers.total[i]), RESULT), "lse"), digits());
+      const keys = keysOf(i), start = heading("m, Σ", rowAt(i), "", word("panel_query"), ` ${rowAt(i)} `, token(rowAt(i)));
+      if (!keys.length && !data.others[i]) return [start, make("p", {}, word("panel_empty_row"))];
+      const to = places(keys.length + 1);
+      const rows = keys.map((j) => [[`${keyAt(j)} `, token(keyAt(j))], fixed(score(i, j), to.factor), fixed(share(i, j), to.product)]);
+      const lines = [start, table([word("panel_key"), "S", "exp(S − m)"], rows)];
+      if (data.others[i]) lines.push(line(others(i), fixed(numbers.outside[i] * numbers.total[i], to.product), "others"));
+      lines.push(make("p", {}, "m: ", word("panel_max")), line("m", fixed(numbers.max[i], to.factor), "max"));
+      lines.push(line(word("panel_row_sum"), fixed(numbers.total[i], to.result), "total"), line("m + ln Σ", fixed(numbers.max[i] + Math.log(numbers.total[i]), to.result), "lse"), digits(to));
       return lines;
     },
     e(i, j) {
       if (!visible(i, j)) return explain.s(i, j);
-      return [heading("E", `${rowAt(i)}, ${keyAt(j)}`, fixed(share(i, j), RESULT), ...about(i, j)), ...chain(i, j), digits()];
+      const to = places();
+      return [heading("E", `${rowAt(i)}, ${keyAt(j)}`, fixed(share(i, j), to.result), ...about(i, j)), ...chain(i, j, to), digits(to)];
     },
     a(i, j) {
-      if (j >= data.k.length) return [heading("A", `${rowAt(i)}, …`, fixed(numbers.outside[i], RESULT)), line(word("panel_others", { "#": data.tk - data.k.length }), fixed(numbers.outside[i], RESULT), "weight")];
+      const to = places();
+      if (j >= numbers.k.length) return [heading("A", `${rowAt(i)}, …`, fixed(numbers.outside[i], to.result)), line(others(i), fixed(numbers.outside[i], to.result), "weight")];
       if (!visible(i, j)) return explain.s(i, j);
-      return [heading("A", `${rowAt(i)}, ${keyAt(j)}`, fixed(weight(i, j), RESULT), ...about(i, j)), ...chain(i, j), line("Σ", fixed(numbers.total[i], RESULT)), line("A = E / Σ", fixed(weight(i, j), RESULT), "weight"), digits()];
+      return [heading("A", `${rowAt(i)}, ${keyAt(j)}`, fixed(weight(i, j), to.result), ...about(i, j)), ...chain(i, j, to), line("Σ", fixed(numbers.total[i], to.product), "total"), line("A = E / Σ", fixed(weight(i, j), to.result), "weight"), digits(to)];
     },
     o(i, e) {
-      const keys = keysOf(i), rest = numbers.rest.length ? numbers.rest[i][e] : 0;
-      const rows = keys.map((j) => [[`${keyAt(j)} `, token(keyAt(j))], fixed(weight(i, j), FACTOR), fixed(numbers.v[j][e], FACTOR), fixed(weight(i, j) * numbers.v[j][e], PRODUCT)]);
-      if (rest) rows.push([word("panel_others", { "#": data.tk - data.k.length }), fixed(numbers.outside[i], FACTOR), "", fixed(rest, PRODUCT)]);
+      const keys = keysOf(i), rest = numbers.rest ? numbers.rest[i][e] : 0;
+      const to = places(keys.length + 1, keys.map((j) => numbers.v[j][e]), RESULT + 2); // the kernel differs further down
+      const rows = keys.map((j) => [[`${keyAt(j)} `, token(keyAt(j))], fixed(weight(i, j), to.factor), fixed(numbers.v[j][e], to.factor), fixed(weight(i, j) * numbers.v[j][e], to.product)]);
+      if (data.others[i]) rows.push([others(i), fixed(numbers.outside[i], to.factor), "", fixed(rest, to.product)]);
       const value = total(keys.map((j) => weight(i, j) * numbers.v[j][e])) + rest;
       const start = heading("O", `${rowAt(i)}, ${e}`, fixed(value, RESULT), word("panel_query"), ` ${rowAt(i)} `, token(rowAt(i)));
-      if (!keys.length && !rest) return [start, make("p", {}, word("panel_empty_row"))];
-      return [start, table([word("panel_key"), "A", `V[·, ${e}]`, word("panel_product")], rows), line(word("panel_sum"), fixed(value, RESULT), "output"),
-        line(word("panel_kernel"), fixed(numbers.kernel[i][e], PRODUCT), "kernel"), line(word("panel_apart"), fixed(numbers.kernel[i][e] - value, PRODUCT)), digits()];
+      if (!keys.length && !data.others[i]) return [start, make("p", {}, word("panel_empty_row"))];
+      return [start, table([word("panel_key"), "A", `V[·, ${e}]`, word("panel_product")], rows), line(word("panel_sum"), fixed(value, to.result), "output"),
+        line(word("panel_kernel"), fixed(numbers.kernel[i][e], to.result), "kernel"), line(word("panel_apart"), fixed(numbers.kernel[i][e] - value, to.result), "apart"), digits(to)];
     },
-    q: (i, d) => captured("Q", rowAt(i), d, data.q[i][d], "c-q"),
-    kt: (d, j) => captured("K", keyAt(j), d, data.k[j][d], "c-k"),
-    v: (j, e) => captured("V", keyAt(j), e, data.v[j][e], "c-v"),
+    q: (i, d) => captured("Q", rowAt(i), d, numbers.q[i][d], "c-q"),
+    kt: (d, j) => captured("K", keyAt(j), d, numbers.k[j][d], "c-k"),
+    v: (j, e) => captured("V", keyAt(j), e, numbers.v[j][e], "c-v"),
   };
-  const captured = (symbol, position, d, text, card) => [
-    heading(symbol, `${position}, ${d}`, "", token(position)), line(word("panel_exact"), String(exact(text)).replace("-", "−"), "exact"),
+  const captured = (symbol, position, d, value, card) => [
+    heading(symbol, `${position}, ${d}`, "", token(position)), line(word("panel_exact"), String(value).replaceAll("-", "−"), "exact"),
     make("p", {}, word("panel_captured"), " ", make("a", { href: `#${card}` }, make("code", {}, card.slice(2)))),
   ];
 
@@ -138,18 +155,22 @@
     a: (i, j) => [["e", i, j], ["r", i, 1]], o: (i, e) => [["a", i, -1], ["v", -1, e]], q: () => [], kt: () => [], v: () => [],
   };
 
+  const copyButton = () => make("button", { type: "button", class: "copy" }, word("copy"));
+  const citation = (text) => make("details", { class: "cite" }, make("summary", {}, word("cite")), make("p", {}, make("code", { class: "quote" }, text), " ", copyButton()));
+
   let chosen = null;
   const choose = (cell, moved) => {
     const grid = cell.closest("[data-grid]");
     const i = cell.parentNode.rowIndex - 1, j = cell.cellIndex - 1;
-    if (chosen) { chosen.removeAttribute("aria-selected"); chosen.tabIndex = -1; }
+    if (chosen) chosen.removeAttribute("aria-selected");
     for (const old of document.querySelectorAll(".factor")) old.classList.remove("factor");
     for (const other of grid.querySelectorAll("td[tabindex='0']")) other.tabIndex = -1;
     cell.tabIndex = 0;
     cell.setAttribute("aria-selected", "true");
     chosen = cell;
     if (moved) cell.focus();
-    body.replaceChildren(...explain[grid.dataset.grid](i, j));
+    const said = explain[grid.dataset.grid](i, j);
+    body.replaceChildren(...said, citation(`${data.where} · ${said[0].querySelector("strong").textContent}`));
     panel.hidden = false;
     for (const [name, row, column] of factors[grid.dataset.grid](i, j)) {
       const rows = document.querySelector(`[data-grid=${name}]`)?.tBodies[0].rows ?? [];
@@ -159,6 +180,7 @@
     }
   };
   const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], Home: [0, -1e6], End: [0, 1e6] };
+  const WHOLE = { Home: [-1e6, -1e6], End: [1e6, 1e6] }; // with Ctrl: the first and the last cell of the grid
   for (const grid of document.querySelectorAll("[data-grid]")) {
     grid.setAttribute("role", "grid");
     grid.setAttribute("aria-readonly", "true");
@@ -166,7 +188,7 @@
     if (first) first.tabIndex = 0;
     grid.addEventListener("click", (event) => { const cell = event.target.closest("tbody td"); if (cell) choose(cell, true); });
     grid.addEventListener("keydown", (event) => {
-      const cell = event.target.closest("tbody td"), step = STEPS[event.key];
+      const cell = event.target.closest("tbody td"), step = (event.ctrlKey || event.metaKey ? WHOLE : STEPS)[event.key];
       if (!cell) return;
       if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(cell, true); }
       if (!step) return;
@@ -182,42 +204,53 @@
     document.addEventListener("keydown", (event) => { if (event.key === "Escape" && !panel.hidden && !wide.matches) { panel.hidden = true; if (chosen) chosen.focus(); } });
   }
 
+  // ------------------------------------------------------------------------------- opening what a link leads to
+  const wanted = () => {
+    const name = location.hash.slice(1);
+    try { return decodeURIComponent(name); } catch { return name; } // an address may end in any letters
+  };
+  const reveal = () => {
+    const target = location.hash ? byId(wanted()) : null;
+    for (let each = target; each; each = each.parentElement) if (each.tagName === "DETAILS") each.open = true;
+    if (target) target.scrollIntoView();
+  };
+  window.addEventListener("hashchange", reveal);
+
   // ---------------------------------------------------------------------------------------- formulas, source
-  for (const symbol of document.querySelectorAll("[data-goto]")) symbol.addEventListener("click", () => { location.hash = symbol.dataset.goto; });
+  const goTo = (id) => { if (wanted() === id) reveal(); else location.hash = id; };
+  for (const symbol of document.querySelectorAll("[data-goto]")) symbol.addEventListener("click", () => goTo(symbol.dataset.goto));
   const light = (card, on) => { for (const each of document.querySelectorAll(`.mark[data-card="${card}"]`)) each.classList.toggle("lit", on); };
   for (const each of document.querySelectorAll("[data-card]")) {
     for (const [event, on] of [["mouseenter", true], ["mouseleave", false], ["focus", true], ["blur", false]]) each.addEventListener(event, () => light(each.dataset.card, on));
   }
 
-  // ------------------------------------------------------------------------------- opening what a link leads to
-  const reveal = () => {
-    const target = location.hash ? byId(decodeURIComponent(location.hash.slice(1))) : null;
-    for (let each = target; each; each = each.parentElement) if (each.tagName === "DETAILS") each.open = true;
-    if (target) target.scrollIntoView();
-  };
-  window.addEventListener("hashchange", reveal);
-  if (location.hash) reveal();
+  // --------------------------------------------------------------------------------------------------- paper
+  // Everything is opened but what a reader has to ask for: answers stay hidden on paper too, unless they were opened.
   const opened = [];
-  window.addEventListener("beforeprint", () => { for (const each of document.querySelectorAll("details:not([open]):not(.cite)")) { opened.push([each, each.getAttribute("name")]); each.removeAttribute("name"); each.open = true; } });
+  window.addEventListener("beforeprint", () => { for (const each of document.querySelectorAll("details:not([open]):not(.cite, .answer, .choice)")) { opened.push([each, each.getAttribute("name")]); each.removeAttribute("name"); each.open = true; } });
   window.addEventListener("afterprint", () => { for (const [each, name] of opened.splice(0)) { each.open = false; if (name) each.setAttribute("name", name); } });
 
   // --------------------------------------------------------------------------------------------- temperature
   const slider = byId("lens");
   if (slider && data) {
     const select = byId("lens-query");
-    data.q.forEach((_, i) => select.append(make("option", { value: i }, `${rowAt(i)} ${data.tokens[String(rowAt(i))]}`)));
-    select.value = String(data.q.length - 1);
+    numbers.q.forEach((_, i) => select.append(make("option", { value: i }, `${rowAt(i)} ${data.tokens[String(rowAt(i))]}`)));
+    select.value = String(numbers.q.length - 1);
+    const bar = (name, scored, value, label) => make("tr", {}, make("th", { scope: "row" }, ...name), make("td", { class: "num" }, scored), make("td", { class: "num" }, fixed(value, 4)), make("td", {}, make("progress", { max: 1, value: Number.isFinite(value) ? value : 0, "aria-label": label })));
     const draw = () => {
-      const temperature = 10 ** (slider.value / 2), i = Number(select.value), keys = keysOf(i);
-      const shares = keys.map((j) => Math.exp((score(i, j) - numbers.max[i]) / temperature)), sum = total(shares);
+      const temperature = 10 ** (slider.value / 2), i = Number(select.value), keys = keysOf(i), step = Math.round((slider.value - slider.min) / slider.step);
+      const below = keys.map((j) => (score(i, j) - numbers.max[i]) / temperature), shares = below.map(Math.exp);
+      // Of the keys outside a window two sums per temperature are known: of eˣ and of x·eˣ.
+      const [left, leftMean] = numbers.lens ? numbers.lens.map((sums) => sums[i][step]) : [0, 0];
+      const sum = total(shares) + left, mean = total(shares.map((value, at) => (value > 0 ? value * below[at] : 0))) + leftMean;
       byId("lens-value").textContent = temperature.toFixed(2);
-      const ranked = keys.map((j, at) => [j, shares[at] / sum]).sort((a, b) => b[1] - a[1]).slice(0, 12).sort((a, b) => a[0] - b[0]);
-      byId("lens-bars").replaceChildren(...ranked.map(([j, value]) => {
-        const meter = make("progress", { max: 1, value, "aria-label": `A[${rowAt(i)}, ${keyAt(j)}]` });
-        return make("tr", {}, make("th", { scope: "row" }, make("span", { class: "pos" }, `${keyAt(j)} `), token(keyAt(j))), make("td", { class: "num" }, fixed(value, 4)), make("td", {}, meter));
-      }));
-      const entropy = total(shares.map((value) => value / sum).filter((value) => value > 0).map((value) => -value * Math.log(value)));
-      byId("lens-entropy").textContent = fixed(entropy, 4);
+      const rows = keys.map((j, at) => bar([make("span", { class: "pos" }, `${keyAt(j)} `), token(keyAt(j))], fixed(score(i, j), 4), shares[at] / sum, `A[${rowAt(i)}, ${keyAt(j)}]`));
+      if (data.others[i]) rows.push(bar([others(i)], "", left / sum, `A[${rowAt(i)}, …]`));
+      byId("lens-bars").replaceChildren(...rows);
+      byId("lens-count").textContent = String(keys.length + data.others[i]);
+      byId("lens-total").textContent = rows.length ? fixed((total(shares) + left) / sum, 4) : "—";
+      byId("lens-empty").hidden = rows.length > 0;
+      byId("lens-entropy").textContent = rows.length ? fixed(Math.log(sum) - mean / sum, 4) : "—";
     };
     slider.addEventListener("input", draw);
     select.addEventListener("change", draw);
@@ -226,7 +259,7 @@
   }
 
   // -------------------------------------------------------------------------------------------------- citing
-  for (const quote of document.querySelectorAll(".cite .quote")) quote.after(" ", make("button", { type: "button", class: "copy" }, word("copy")));
+  for (const quote of document.querySelectorAll(".cite .quote")) quote.after(" ", copyButton());
   document.addEventListener("click", (event) => {
     const button = event.target.closest?.("button.copy");
     if (!button) return;
@@ -252,4 +285,6 @@
     for (const field of fields) for (const input of field.querySelectorAll("input")) input.checked = false;
     try { localStorage.removeItem(KEY); } catch { /* nothing was kept */ }
   });
+
+  if (location.hash) reveal();
 })();
