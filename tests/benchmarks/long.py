@@ -1,6 +1,6 @@
 """What verifying one head of a long prompt costs: ``python -m tests.benchmarks.long [--tokens N] [--dtype D]``.
 
-One head of 0.6B's shape is traced; then, in turn, the kernel alone is timed on its q, k and v, and verification, that is
+One head of 0.6B's shape is traced; then, in turn, the kernel alone is timed on its q, k and v, and verification:
 the head recomputed over all rows, and all checks. Printed are medians of the ratios, in time and processor time, and
 the memory that verifying adds at its peak. Both depend on what computes the kernel: with matrix units (AMX) bfloat16 is
 several times as fast as float16, and the recomputation in NumPy has none of them. Nothing here is a test.

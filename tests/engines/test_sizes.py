@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import constants
 
 from tests.benchmarks import shapes
 from tracer import pipeline
+from tracer.checkpoint import hub
 from tracer.checkpoint.open import open_checkpoint
 from tracer.engines.transformers import engine
 from tracer.kernels import cpu_flash
@@ -76,10 +79,32 @@ def test_files_of_later_layers_are_never_opened_for_their_tensors(
     monkeypatch.setattr(Path, "open", watched)
     monkeypatch.setattr(pipeline, "open_checkpoint", lambda *_, **__: opened)
     pipeline.trace_layers(layers=[0], head=1, heads=[1], tokens=IDS)
-    needed = {sharded / file for name, file in index.items() if "layers.0.self_attn" in name or "embed" in name}
-    needed |= {sharded / index["model.layers.0.input_layernorm.weight"]}
-    assert {path for path in touched if path.suffix == ".safetensors"} == needed
+    needed = needed_files(index)
+    assert {path.name for path in touched if path.suffix == ".safetensors"} == needed
     assert len(needed) < len(set(index.values()))
+
+
+def needed_files(index: dict[str, str]) -> set[str]:
+    """Return the files that hold what layer 0's attention depends on."""
+    needed = ("model.embed_tokens.", "model.layers.0.self_attn.", "model.layers.0.input_layernorm.")
+    return {file for name, file in index.items() if name.startswith(needed)}
+
+
+def test_of_a_hub_id_only_the_shards_that_are_needed_come(
+    sharded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brought: list[str] = []
+
+    def bring(_name: str, file: str, _revision: str | None) -> Path:
+        brought.append(file)
+        return Path(shutil.copy(sharded / file, tmp_path / file))
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(hub, "_ask", lambda _name, file, _revision: "c0ffee" if (sharded / file).is_file() else None)
+    monkeypatch.setattr(hub, "_download", bring)
+    pipeline.trace_layers("org/large", layers=[0], head=1, heads=[1], tokens=IDS)
+    index = json.loads((sharded / "model.safetensors.index.json").read_text())["weight_map"]
+    assert {file for file in brought if file.endswith(".safetensors")} == needed_files(index)
 
 
 def test_verbose_tells_the_bytes(sharded: Path, capsys: pytest.CaptureFixture[str]) -> None:
