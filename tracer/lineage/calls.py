@@ -24,12 +24,13 @@ _LIKE_ENOUGH = 0.5  # the share of arguments that bear their parameter's name, f
 
 @dataclass(frozen=True)
 class Callee:
-    """What a call may run: a function, or the making of an object of ``cls``."""
+    """What a call may run: a function, the making of an object of ``cls``, or a ``builtin`` function."""
 
     function: Function | None
     cls: Class | None = None
     bound: bool = False
     partials: tuple[Demand, ...] = ()
+    builtin: str = ""
     why: Message | None = field(default=None, compare=False)
 
 
@@ -69,7 +70,8 @@ class Calls:
         unknown: End | None = None
         for end, why in self._slicer.ends(asked, callers=False):
             reason = why or end.why
-            if end.kind is EndKind.FUNCTION:
+            if end.kind is EndKind.FUNCTION and end.function is not None:
+                reason = reason or self._slicer.decorators.doubt(end.function)
                 found.append(Callee(end.function, bound=end.bound, why=reason))
             elif end.kind is EndKind.CLASS and end.cls is not None:
                 found += self._made(end.cls, reason)
@@ -79,6 +81,8 @@ class Calls:
                 inner, open_end = self._partial(end.at, depth)
                 found += [replace(each, why=each.why or why) for each in inner]
                 unknown = unknown or open_end
+            elif end.kind is EndKind.EXTERNAL and operations.dotted(end.at.node) == "dict" and end.why is None:
+                found.append(Callee(None, builtin="dict", why=why))
             elif end.kind is EndKind.LITERAL:
                 continue  # None cannot be called
             else:
@@ -93,7 +97,7 @@ class Calls:
     def _made(self, cls: Class, why: Message | None) -> Iterator[Callee]:
         for each in self._slicer.program.bases(cls):
             if "__init__" in each.methods:
-                yield Callee(None, cls, True, why=why)
+                yield Callee(None, cls, True, why=why or self._slicer.decorators.doubt(each.methods["__init__"]))
                 return
         yield Callee(None, cls, why=why)
 
@@ -101,7 +105,8 @@ class Calls:
         for name in ("__call__", "forward"):  # torch.nn.Module.__call__ runs forward
             for each in self._slicer.program.bases(cls):
                 if name in each.methods:
-                    yield Callee(each.methods[name], bound=True, why=why)
+                    method = each.methods[name]
+                    yield Callee(method, bound=True, why=why or self._slicer.decorators.doubt(method))
                     return
 
     @staticmethod

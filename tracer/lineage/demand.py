@@ -55,9 +55,18 @@ class Kind(StrEnum):
     BRIDGE = "bridge"  # through memory: written there, read here
 
 
+class Unless(StrEnum):
+    """What an edge is not taken for, once the value at its end is known: ``x if x is not None else y``, ``x or y``."""
+
+    NEVER = ""
+    NONE = "none"
+    FALSE = "false"
+
+
 @dataclass(frozen=True)
 class Edge:
-    """One way to where a value comes from. ``why`` says what was assumed (None: the source itself proves it)."""
+    """One way to where a value comes from. ``why`` says what was assumed (None: the source itself proves it). Of
+    edges with a ``rank`` the highest that has the value at all wins: what was opened or updated last."""
 
     to: Demand
     kind: Kind
@@ -65,7 +74,8 @@ class Edge:
     why: Message | None = field(default=None, compare=False)
     tests: tuple[Test, ...] = ()
     cost: int = 1
-    unless_none: bool = False  # ``x if x is not None else y``: not taken where x turns out to be None
+    unless: Unless = Unless.NEVER
+    rank: int = field(default=0, compare=False)
 
 
 class EndKind(StrEnum):
@@ -102,6 +112,7 @@ class End:
 
 Source = Edge | End
 ASSUMED = 40  # what an unproven step costs, in proven ones, when the most certain path is looked for
+DECLARED = 6  # a declaration is mostly kept, and often all there is to go by
 
 
 def part(d: Demand, node: cst.CSTNode, path: tuple[Key, ...] = ()) -> Demand:
@@ -115,13 +126,13 @@ def further(tests: tuple[Test, ...], here: tuple[Test, ...]) -> tuple[Test, ...]
     return tuple((test, holds) for test, holds in tests if (id(test), holds) not in known)
 
 
-def because(source: Source, why: Message | None) -> Source:
-    """Return ``source`` with the assumption ``why`` (None: as it is)."""
+def because(source: Source, why: Message | None, cost: int = ASSUMED) -> Source:
+    """Return ``source`` with the assumption ``why`` (None: as it is), which costs ``cost``."""
     if why is None:
         return source
     if isinstance(source, End):
-        return replace(source, why=why)
-    return replace(source, why=source.why or why, cost=source.cost + ASSUMED)
+        return replace(source, why=source.why or why)
+    return replace(source, why=source.why or why, cost=source.cost + cost)
 
 
 def say(name: str, /, **values: object) -> Message:

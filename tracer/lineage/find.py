@@ -7,7 +7,7 @@ the hash of everything they follow from. Must not know: how a way is shown.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tracer.lineage.paths import Way
     from tracer.lineage.slicer import Slicer
 
-_FORMAT = 2  # raise it whenever the analysis or its record changes
+_FORMAT = 3  # raise it whenever the analysis or its record changes
 
 
 @dataclass(eq=False)
@@ -68,31 +68,35 @@ class Reader:
         from tracer.lineage.paths import Goal, way
 
         argument = self.defined.values[value]
-        start, binds = self._start(argument)
         scope, parameter = self.defined.until
         goal = Goal(scope, argument.until or parameter) if value in ("q", "k", "v") else None
-        return self._record(value, argument, way(self.slicer, start, binds, goal))
+        key, call = self._only(self.defined.calls, "kernel")
+        starts = self._starts(argument, key, call)
+        ways = [way(self.slicer, start, binds, goal) for start, binds in starts]
+        taken = next((each for each in ways if each.complete), ways[-1])
+        rest = [start for (start, _), each in zip(starts, ways, strict=True) if each is not taken]
+        found = self._record(value, argument, taken, [start for start in rest if self.slicer.ends(start)])
+        return self._guarded(found, key, call)
 
-    def _start(self, argument: Argument) -> "tuple[Demand, str]":
-        """Return the kernel's argument: the keyword, the position, or its part of an opened dictionary."""
+    def _starts(self, argument: Argument, key: str, call: "cst.CSTNode") -> "list[tuple[Demand, str]]":
+        """Return the kernel's argument: the keyword, the position, or its part of each dictionary that is opened."""
         from tracer.lineage import operations
         from tracer.lineage.demand import Demand
 
-        key, call = self._only(self.defined.calls, "kernel")
         module = self.slicer.program.modules[key]
         opened: list[tuple[Demand, str]] = []
         position = 0
         for arg in operations.arguments(call):
             if arg.keyword is not None and arg.keyword.value == argument.name:
-                return Demand(module, arg.value), f"{argument.name}="
+                return [(Demand(module, arg.value), f"{argument.name}=")]
             if arg.star == "**":
                 opened.append((Demand(module, arg.value, (f"[{argument.name}]",)), f"**[{argument.name}]"))
             elif arg.keyword is None and not arg.star:
                 if position == argument.position:
-                    return Demand(module, arg.value), argument.name
+                    return [(Demand(module, arg.value), argument.name)]
                 position += 1
         if opened:
-            return opened[-1]
+            return opened[::-1]
         file = self.files[key]
         raise Unsupported(
             "lineage.no_argument",
@@ -102,6 +106,16 @@ class Reader:
             project=file.project,
             version=file.version,
         )
+
+    def _guarded(self, found: ValuePath, key: str, call: "cst.CSTNode") -> ValuePath:
+        """Return ``found`` with the conditions under which the kernel's call is reached, at its last step."""
+        from tracer.lineage import operations
+
+        module = self.slicer.program.modules[key]
+        guards = [operations.condition(test, holds) for test, holds in module.guards(call)]
+        last = found.steps[-1]
+        when = tuple(dict.fromkeys((*last.when, *guards)))
+        return replace(found, steps=(*found.steps[:-1], replace(last, when=when)))
 
     def _only(self, wanted: Sequence[Wanted], what: str) -> "tuple[str, cst.CSTNode]":
         """Return the one expression that ``wanted`` (alternatives, one a layout) matches, and its file's key."""
@@ -146,7 +160,8 @@ class Reader:
 
     # --------------------------------------------------------------------------------------------- recording
 
-    def _record(self, value: str, argument: Argument, found: "Way") -> ValuePath:
+    def _record(self, value: str, argument: Argument, found: "Way", rest: "Sequence[Demand]") -> ValuePath:
+        """``rest``: further dictionaries that are opened into the call and may hold the argument too."""
         some = next(iter(self.files.values()))
         steps = tuple(
             Step(
@@ -159,6 +174,10 @@ class Reader:
             )
             for point in found.points
         )
+        if rest:
+            further = tuple(Other(self.place(each), (), None) for each in rest)
+            last = replace(steps[-1], others=(*steps[-1].others, *further))
+            steps = (*steps[:-1], replace(last, why=(*last.why, message("lineage.competing"))))
         end = found.end
         open_end = None
         if end is not None and not end.known:

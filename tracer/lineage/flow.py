@@ -36,7 +36,7 @@ class Definition:
     name: str
     way: Way
     node: cst.CSTNode
-    value: cst.BaseExpression | None = None
+    value: cst.CSTNode | None = None
     path: tuple[Key, ...] = ()
     key: Key | None = None
     annotation: cst.BaseExpression | None = None
@@ -45,10 +45,11 @@ class Definition:
 
 @dataclass(frozen=True, eq=False)
 class AttributeSet:
-    """``target.attr = value`` (``path``: the part of the value that the attribute gets)."""
+    """``target.attr = value`` (``path``: the part of the value that the attribute gets); for ``target.attr *= x`` the
+    whole statement is the value."""
 
     target: cst.Attribute
-    value: cst.BaseExpression
+    value: cst.CSTNode
     path: tuple[Key, ...]
     annotation: cst.BaseExpression | None
     tests: tuple[Test, ...]
@@ -233,8 +234,7 @@ class _Walk:
         elif isinstance(node, cst.AugAssign):
             self.read(node.target, env, tests)
             self.read(node.value, env, tests)
-            if isinstance(node.target, cst.Name):
-                self.bind(env, Definition(node.target.value, Way.AUGMENTED, node, node.value, tests=tests))
+            self._augmented(node, env, tests)
         elif isinstance(node, (cst.Import, cst.ImportFrom)):
             self._import(node, env, tests)
         elif isinstance(node, (cst.Global, cst.Nonlocal)):
@@ -242,11 +242,18 @@ class _Walk:
         elif isinstance(node, cst.Expr):
             self.read(node.value, env, tests)
             self._mutation(node.value, env, tests)
-        elif isinstance(node, cst.Del):
-            pass
         else:
             self.read(node, env, tests)
         return True
+
+    def _augmented(self, node: cst.AugAssign, env: Env, tests: tuple[Test, ...]) -> None:
+        target = node.target
+        if isinstance(target, cst.Name) and isinstance(node.operator, cst.BitOrAssign):  # of dictionaries: d.update(x)
+            self.bind(env, Definition(target.value, Way.UPDATED, node, node.value, tests=tests))
+        elif isinstance(target, cst.Name):
+            self.bind(env, Definition(target.value, Way.AUGMENTED, node, node.value, tests=tests))
+        else:
+            self._targets(target, node, (), Way.ASSIGNED, env, tests)
 
     def _annotated(self, node: cst.AnnAssign, env: Env, tests: tuple[Test, ...]) -> None:
         annotation = node.annotation.annotation
@@ -289,7 +296,7 @@ class _Walk:
     def _targets(
         self,
         target: cst.CSTNode,
-        value: cst.BaseExpression,
+        value: cst.CSTNode,
         path: tuple[Key, ...],
         way: Way,
         env: Env,
@@ -315,9 +322,9 @@ class _Walk:
             self.read(index, env, tests)
             if isinstance(target.value, cst.Name) and isinstance(index, cst.Index):
                 entry = literal_key(index.value)
-                if entry is not None:
-                    made = Definition(target.value.value, Way.UPDATED, target, value, path, key=entry, tests=tests)
-                    self.bind(env, made)
+                entry = ANY if entry is None else entry  # computed: it may be any
+                made = Definition(target.value.value, Way.UPDATED, target, value, path, key=entry, tests=tests)
+                self.bind(env, made)
 
     def _opaque(self, target: cst.CSTNode, env: Env, tests: tuple[Test, ...]) -> None:
         for name in _names(target):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tracer.lineage.demand import Demand
     from tracer.lineage.slicer import Slicer
 
-_FORMAT = 2  # raise it whenever the analysis changes
+_FORMAT = 3  # raise it whenever the analysis changes
 _MOST = 3000  # questions asked for one hop
 
 _known: dict[str, tuple[bool, ...]] = {}  # by what everything follows from: one process asks for the same path often

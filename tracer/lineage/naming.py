@@ -10,9 +10,22 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from tracer.lineage import operations
-from tracer.lineage.demand import Demand, Edge, End, EndKind, Kind, Source, because, further, part, say
-from tracer.lineage.flow import Definition, Key, Test, Way
-from tracer.lineage.program import Builtin, Class, Imported, Meaning, Module
+from tracer.lineage.demand import (
+    ASSUMED,
+    Demand,
+    Edge,
+    End,
+    EndKind,
+    Kind,
+    Source,
+    Unless,
+    because,
+    further,
+    part,
+    say,
+)
+from tracer.lineage.flow import ANY, Definition, Key, Test, Way
+from tracer.lineage.program import Builtin, Class, Function, Imported, Meaning, Module
 
 if TYPE_CHECKING:
     from tracer.lineage.slicer import Slicer
@@ -40,25 +53,34 @@ class Naming:
     ) -> Iterator[Source]:
         held = self._held(d, meanings, here)
         refilled = any(_fills_none(each) for each in held)
-        for meaning in held:
+        merged = any(isinstance(each, Definition) and each.way is Way.UPDATED and each.key is None for each in held)
+        for rank, meaning in zip(range(len(held), 0, -1), held, strict=True):
+            yield from self._patched(meaning)
             if isinstance(meaning, Definition):
                 made = list(self._definition(d, meaning, data, here))
                 if refilled:
-                    made = [_where_none(each, _fills_none(meaning)) for each in made]
+                    made = [_where_none(each, _fills_none(meaning), d) for each in made]
+                if merged:
+                    made = [_ranked(each, rank) for each in made]
                 yield from made
-                settled = meaning.way is Way.UPDATED and made and not further(meaning.tests, here)
-                if settled:
+                certain = meaning.key not in (None, ANY) or (isinstance(meaning.node, cst.AugAssign) and not d.path)
+                if meaning.way is Way.UPDATED and certain and made and not further(meaning.tests, here):
                     return  # set after everything before it, whatever came before
             elif isinstance(meaning, Imported):
                 yield from self._imported(d, meaning.name, data, callers)
             elif isinstance(meaning, Builtin):
                 yield End(EndKind.EXTERNAL, d)
             elif isinstance(meaning, Class) and d.path:
-                yield from self._slicer.attributes.sources(meaning, d, declared=False, callers=callers)
+                yield from self._slicer.attributes.sources(meaning, d, callers=callers, exact=True)
             elif isinstance(meaning, Class):
                 yield End(EndKind.CLASS, d, cls=meaning)
             else:
                 yield End(EndKind.FUNCTION, d, function=meaning)
+
+    def _patched(self, meaning: Meaning) -> Iterator[Edge]:
+        """Yield what other modules put in the place of a module's own function, class or value: ``module.name = …``."""
+        if isinstance(meaning, (Function, Class)) and "." not in meaning.scope:
+            yield from self._slicer.writes.of_module(meaning.module, meaning.name)
 
     def _held(self, d: Demand, meanings: Sequence[Meaning], here: tuple[Test, ...]) -> Sequence[Meaning]:
         """Return the meanings, last first, without those before one whose condition is known to hold."""
@@ -85,10 +107,18 @@ class Naming:
     def _definition(self, d: Demand, made: Definition, data: bool, here: tuple[Test, ...]) -> Iterator[Source]:
         tests = further(made.tests, here)
         if made.way is Way.PARAMETER:
-            yield Edge(Demand(d.module, made.node, d.path, d.frames), Kind.PARAMETER, made.name)
+            why = self._slicer.escapes.changed(d, made)
+            to = Demand(d.module, made.node, d.path, d.frames)
+            yield Edge(to, Kind.PARAMETER, made.name, why, cost=1 if why is None else 1 + ASSUMED)
         elif made.way is Way.UPDATED and made.value is not None:
             if made.key is None and d.path:
                 yield Edge(part(d, made.value, d.path), Kind.ENTRY, "**", tests=tests)
+            elif made.key is None and isinstance(made.node, cst.AugAssign):
+                yield Edge(Demand(d.module, made.node, (), d.frames), Kind.ASSIGNED, made.name, tests=tests)
+            elif made.key == ANY and d.path and not str(d.path[0]).startswith("."):
+                why = say("computed_key", code=operations.short(d.module.code(made.node)))
+                to = part(d, made.value, (*made.path, *d.path[1:]))
+                yield Edge(to, Kind.ENTRY, made.name, why, tests, cost=2 * ASSUMED)
             elif d.path and d.path[0] == made.key:
                 attribute = str(made.key).startswith(".")
                 binds = f"{made.name}{made.key}" if attribute else f"'{str(made.key)[1:-1]}':"
@@ -103,15 +133,23 @@ class Naming:
         elif made.way is Way.AUGMENTED:
             yield Edge(Demand(d.module, made.node, (), d.frames), Kind.ASSIGNED, made.name, tests=tests)
         elif made.way is Way.ASSIGNED and made.value is not None:
-            declared = self._slicer.program.class_of(d.module, made.annotation) if made.annotation is not None else None
-            if declared is not None and d.path:
-                yield from self._slicer.attributes.sources(declared, d, declared=True)
-                return
             if data and made.path:
                 self.targets[made.value, made.path] = made.name
-            yield Edge(part(d, made.value, (*made.path, *d.path)), Kind.ASSIGNED, made.name, tests=tests)
+            why = self._slicer.escapes.changed(d, made)
+            cost = 1 if why is None else 1 + ASSUMED
+            to = part(d, made.value, (*made.path, *d.path))
+            yield Edge(to, Kind.ASSIGNED, made.name, why, tests, cost)
+            yield from self._declared(d, made)
         elif made.way is Way.OPAQUE:
             yield End(EndKind.UNKNOWN, d, why=say("opaque_binding", name=made.name))
+
+    def _declared(self, d: Demand, made: Definition) -> Iterator[Source]:
+        """Yield what the class that a name is declared as says, where its value may not: ``x: T = …``."""
+        declared = self._slicer.program.class_of(d.module, made.annotation) if made.annotation is not None else None
+        if declared is not None and d.path:
+            why = say("declared", name=made.name, cls=declared.name)
+            for source in self._slicer.attributes.sources(declared, d, declared=True):
+                yield because(source, why, 2 * ASSUMED)
 
     def _imported(self, d: Demand, name: str, data: bool, callers: bool) -> Iterator[Source]:
         path = list(d.path)
@@ -142,7 +180,13 @@ def _fills_none(made: Meaning) -> bool:
     return (holds and code == f"{made.name} is None") or (not holds and code == f"{made.name} is not None")
 
 
-def _where_none(source: Source, fills: bool) -> Source:
+def _where_none(source: Source, fills: bool, d: Demand) -> Source:
     if isinstance(source, End):
         return source
-    return replace(source, tests=source.tests[:-1]) if fills else replace(source, unless_none=True)
+    if fills:
+        return replace(source, tests=source.tests[:-1])
+    return source if d.path else replace(source, unless=Unless.NONE)
+
+
+def _ranked(source: Source, rank: int) -> Source:
+    return source if isinstance(source, End) else replace(source, rank=rank)

@@ -51,7 +51,7 @@ def operands(node: cst.CSTNode) -> tuple[cst.BaseExpression, ...]:
         return node.left, node.right
     if isinstance(node, cst.UnaryOperation):
         return (node.expression,)
-    if isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Name):
+    if isinstance(node, cst.AugAssign) and isinstance(node.target, cst.BaseExpression):
         return node.target, node.value
     return ()
 
@@ -75,6 +75,15 @@ def is_constant(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.Name) and node.value in ("True", "False", "None")
 
 
+def is_false(node: cst.CSTNode) -> bool:
+    """Return whether ``node`` is a literal that counts as false: None, False, zero, an empty string."""
+    if isinstance(node, (cst.Integer, cst.Float)):
+        return not node.evaluated_value
+    if isinstance(node, cst.SimpleString):
+        return not node.evaluated_value
+    return isinstance(node, cst.Name) and node.value in ("False", "None")
+
+
 def is_literal(node: cst.CSTNode) -> bool:
     """Return whether ``node`` is a number, a string or a constant."""
     if isinstance(node, cst.UnaryOperation):
@@ -82,10 +91,30 @@ def is_literal(node: cst.CSTNode) -> bool:
     return isinstance(node, (cst.BaseNumber, cst.BaseString)) or is_constant(node)
 
 
+_OPPOSITE: tuple[tuple[type[cst.BaseCompOp], type[cst.BaseCompOp]], ...] = (
+    (cst.Is, cst.IsNot),
+    (cst.Equal, cst.NotEqual),
+    (cst.In, cst.NotIn),
+)
+
+
 def condition(test: cst.BaseExpression, holds: bool) -> str:
-    """Return the code of a condition: ``x`` where the test holds, ``not (x)`` where it does not."""
+    """Return the code of a condition where the test holds, else of its opposite: ``x is None`` for ``x is not None``,
+    ``not (x)`` where there is no shorter way to say it."""
     code = short(cst.Module([]).code_for_node(test), 120)
-    return code if holds else f"not ({code})"
+    return code if holds else _opposite(test) or f"not ({code})"
+
+
+def _opposite(test: cst.BaseExpression) -> str:
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return short(cst.Module([]).code_for_node(test.expression), 120)
+    if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+        (only,) = test.comparisons
+        for one, other in (*_OPPOSITE, *(pair[::-1] for pair in _OPPOSITE)):
+            if isinstance(only.operator, one):
+                turned = test.with_changes(comparisons=[only.with_changes(operator=other())])
+                return short(cst.Module([]).code_for_node(turned), 120)
+    return ""
 
 
 def is_abstract(node: cst.FunctionDef) -> bool:

@@ -3,12 +3,13 @@
 Must not know: how calls are found.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from tracer.lineage import binding, operations
-from tracer.lineage.demand import ASSUMED, Demand, Edge, End, EndKind, Frame, Kind, Source, say
+from tracer.lineage.demand import ASSUMED, DECLARED, Demand, Edge, End, EndKind, Frame, Kind, Source, because, say
 from tracer.lineage.program import Function
 from tracer.texts import Message
 
@@ -38,20 +39,31 @@ class Parameters:
         depth = next((i for i in reversed(range(len(d.frames))) if d.frames[i].function is function), None)
         if param is function.receiver and function.owner is not None:
             if d.path:
-                return list(self._slicer.attributes.sources(function.owner, d, declared=False, callers=callers))
+                return list(self._slicer.attributes.sources(function.owner, d, callers=callers))
             return [End(EndKind.INSTANCE, d, cls=function.owner, declared=True)]
         if depth is not None:
             return self._filled(d, function, d.frames[depth], d.frames[:depth])
+        called = callers and bool(self._slicer.calls.sites(function))
+        declared = list(self._declared(d, param, callers, 2 * ASSUMED if called else DECLARED))
+        if not callers:
+            return declared or [End(EndKind.INPUT, d, why=say("no_caller", scope=function.scope))]
+        if declared and not called:
+            return declared  # nobody calls it: all there is to go by
+        return [*self._from_callers(d, function), *declared]
+
+    def _declared(self, d: Demand, param: cst.CSTNode, callers: bool, cost: int) -> Iterator[Source]:
+        """Yield what the class that a parameter is declared as says; whether such an object comes is assumed."""
         annotated = param.annotation.annotation if isinstance(param, cst.Param) and param.annotation else None
         declared = self._slicer.program.class_of(d.module, annotated) if annotated is not None else None
-        if declared is not None:
-            of_class = operations.is_class_annotation(annotated)
-            if d.path:
-                return list(self._slicer.attributes.sources(declared, d, declared=True, callers=callers))
-            return [End(EndKind.CLASS if of_class else EndKind.INSTANCE, d, cls=declared, declared=True)]
-        if not callers:
-            return [End(EndKind.INPUT, d, why=say("no_caller", scope=function.scope))]
-        return self._from_callers(d, function)
+        if declared is None or not isinstance(param, cst.Param):
+            return
+        why = say("declared", name=param.name.value, cls=declared.name)
+        if d.path:
+            for source in self._slicer.attributes.sources(declared, d, declared=True, callers=callers):
+                yield because(source, why, cost)
+        else:
+            kind = EndKind.CLASS if operations.is_class_annotation(annotated) else EndKind.INSTANCE
+            yield End(kind, d, cls=declared, declared=True, why=why)
 
     def _filled(self, d: Demand, function: Function, frame: Frame, below: tuple[Frame, ...]) -> list[Source]:
         found = self._arguments(d, function, frame.call, frame.partials, frame.bound, below)

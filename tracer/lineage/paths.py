@@ -13,7 +13,7 @@ from itertools import count
 import libcst as cst
 
 from tracer.lineage import operations
-from tracer.lineage.demand import ASSUMED, Demand, Edge, End, EndKind, Kind
+from tracer.lineage.demand import ASSUMED, Demand, Edge, End, EndKind, Kind, Unless, say
 from tracer.lineage.slicer import Slicer
 from tracer.texts import Message
 
@@ -78,7 +78,7 @@ def way(slicer: Slicer, start: Demand, binds: str, goal: Goal | None = None) -> 
     while queue and len(best) < _MOST:
         cost, _, at, end = heapq.heappop(queue)
         if end is not None or (goal is not None and _reached(slicer, at, goal)):
-            return Way(_points(slicer, start, binds, at, came, data), end)
+            return Way(_points(slicer, start, binds, at, came, data, end is None or end.known), end)
         if cost > best[at]:
             continue
         for source in slicer.sources(at, data):
@@ -86,10 +86,10 @@ def way(slicer: Slicer, start: Demand, binds: str, goal: Goal | None = None) -> 
                 more = _END_COST.get(source.kind, 0) + (2 * ASSUMED if source.why is not None else 0)
                 if data:
                     more += 8 * ASSUMED  # not the goal
-                elif operations.is_none(source.at.node):
-                    if _guarded(start, at, came):
+                else:
+                    if _excluded(source, _guards(start, at, came)):
                         continue  # ``x if x is not None else y`` does not take its first arm then
-                    more += _NONE_COST
+                    more += _NONE_COST if operations.is_none(source.at.node) else 0
                 heapq.heappush(queue, (cost + more, next(order), at, source))
                 continue
             ahead = cost + source.cost + (_TEST_COST if source.tests else 0)
@@ -97,7 +97,8 @@ def way(slicer: Slicer, start: Demand, binds: str, goal: Goal | None = None) -> 
                 best[source.to] = ahead
                 came[source.to] = (at, source)
                 heapq.heappush(queue, (ahead, next(order), source.to, None))
-    return Way(_points(slicer, start, binds, start, came, data), None if data else End(EndKind.UNKNOWN, start))
+    points = _points(slicer, start, binds, start, came, data, False)
+    return Way(points, None if data else End(EndKind.UNKNOWN, start))
 
 
 def _reached(slicer: Slicer, at: Demand, goal: Goal) -> bool:
@@ -106,19 +107,33 @@ def _reached(slicer: Slicer, at: Demand, goal: Goal) -> bool:
     return slicer.parameters.owner(at.node).scope == goal.scope
 
 
-def _guarded(start: Demand, at: Demand, came: dict[Demand, tuple[Demand, Edge]]) -> bool:
-    """Whether the way to ``at`` goes through the arm of a choice that is taken only where the value is not None."""
+def _guards(start: Demand, at: Demand, came: dict[Demand, tuple[Demand, Edge]]) -> frozenset[Unless]:
+    """Return what the way to ``at`` is not taken for: it goes through ``x if x is not None else y`` or ``x or y``."""
+    found = set()
     while at != start:
         at, edge = came[at]
-        if edge.unless_none:
-            return True
-    return False
+        found.add(edge.unless)
+    return frozenset(found)
+
+
+def _excluded(end: End, guards: frozenset[Unless]) -> bool:
+    if end.kind is not EndKind.LITERAL:
+        return False
+    none, false = operations.is_none(end.at.node), operations.is_false(end.at.node)
+    return (none and Unless.NONE in guards) or (false and Unless.FALSE in guards)
 
 
 def _points(
-    slicer: Slicer, start: Demand, binds: str, last: Demand, came: dict[Demand, tuple[Demand, Edge]], data: bool
+    slicer: Slicer,
+    start: Demand,
+    binds: str,
+    last: Demand,
+    came: dict[Demand, tuple[Demand, Edge]],
+    data: bool,
+    whole: bool,
 ) -> tuple[Point, ...]:
-    """The points worth showing, the definition first; what hidden ones assumed counts for the next shown one."""
+    """The points worth showing, the definition first; what hidden ones assumed counts for the next shown one.
+    ``whole``: the way reaches a definition."""
     steps: list[tuple[Demand, Edge]] = []
     at = last
     while at != start:
@@ -136,8 +151,12 @@ def _points(
         if _shown(slicer, at, edge, data, before) or not points:
             points.append(Point(at, edge.kind, edge.binds, tuple(why), tuple(when), tuple(others)))
             why, others, when = [], [], []
-        why += [edge.why] if edge.why is not None and edge.why not in why else []
-        others += _others(slicer, before, edge, data)
+        further = [each for each in _others(slicer, before, edge, data, whole) if each not in others]
+        others += further
+        reason = edge.why
+        if reason is None and any(not other.when for other in further):
+            reason = say("competing")
+        why += [reason] if reason is not None and reason not in why else []
     points.append(Point(start, Kind.START, binds, tuple(why), tuple(when), tuple(others)))
     return tuple(points)
 
@@ -160,17 +179,33 @@ def _is_receiver(slicer: Slicer, at: Demand) -> bool:
     return isinstance(at.node, cst.Param) and slicer.parameters.owner(at.node).receiver is at.node
 
 
-def _others(slicer: Slicer, before: Demand, taken: Edge, data: bool) -> Iterator[Other]:
+def _others(slicer: Slicer, before: Demand, taken: Edge, data: bool, whole: bool) -> Iterator[Other]:
     if _hidden(before, data):
         return
     for source in slicer.sources(before, data):
+        if _declared(source.why) and not _declared(taken.why):
+            continue  # what its declaration says, where something says what it is
         if isinstance(source, End):
             if not source.known:
                 yield Other(source.at, (), source.why)
         elif source != taken and source.to.node is not taken.to.node and not _hidden(source.to, data):
-            if data and source.kind not in (Kind.ASSIGNED, Kind.RETURNED, Kind.BRIDGE):
+            if data and source.kind not in (Kind.ASSIGNED, Kind.RETURNED, Kind.BRIDGE, Kind.ARGUMENT):
                 continue  # a further operand, not a further way
+            if whole and not taken.tests and source.rank < taken.rank:
+                continue  # overwritten
+            if not data and _never(slicer, source):
+                continue
             yield Other(source.to, conditions(source), source.why)
+
+
+def _declared(why: Message | None) -> bool:
+    return why is not None and why.id == "lineage.declared"
+
+
+def _never(slicer: Slicer, source: Edge) -> bool:
+    """Whether a way is never taken: nothing is there to be had, or only what it is not taken for."""
+    ends = [end for end, _ in slicer.ends(source.to)]
+    return all(_excluded(end, frozenset({source.unless})) for end in ends)
 
 
 def conditions(edge: Edge) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from libcst.metadata import (
     ScopeProvider,
 )
 
-from tracer.lineage.flow import Definition, Flow, Way, flow, parameters
+from tracer.lineage.flow import Definition, Flow, Test, Way, flow, parameters
 from tracer.records import Span
 from tracer.source.files import SourceFile
 from tracer.source.patterns import Pattern, PlacedNode, matches, nodes
@@ -133,6 +133,35 @@ class Module:
     @cached_property
     def _positions(self) -> Mapping[cst.CSTNode, object]:
         return self._wrapper.resolve(PositionProvider)
+
+    @cached_property
+    def parents(self) -> Mapping[cst.CSTNode, cst.CSTNode]:
+        """What each node stands in."""
+        found: dict[cst.CSTNode, cst.CSTNode] = {}
+        waiting: list[cst.CSTNode] = [self.tree]
+        while waiting:
+            node = waiting.pop()
+            found.update(dict.fromkeys(node.children, node))
+            waiting += node.children
+        return found
+
+    def guards(self, node: cst.CSTNode) -> tuple[Test, ...]:
+        """Return the tests under which ``node`` is reached in its function: of each if around it, and of each if
+        before it that is always left by return or raise."""
+        found: list[Test] = []
+        at = node
+        while (parent := self.parents.get(at)) is not None and not isinstance(at, cst.FunctionDef):
+            if isinstance(parent, cst.If):
+                if at is parent.body:
+                    found.append((parent.test, True))
+                elif at is parent.orelse:
+                    found.append((parent.test, False))
+            elif isinstance(parent, (cst.IndentedBlock, cst.Module)):
+                before = parent.body[: [id(each) for each in parent.body].index(id(at))]
+                left = [each for each in before if isinstance(each, cst.If) and each.orelse is None and _left(each)]
+                found += [(each.test, False) for each in reversed(left)]
+            at = parent
+        return tuple(found[::-1])
 
     @cached_property
     def scopes(self) -> Mapping[cst.CSTNode, Scope | None]:
@@ -411,6 +440,14 @@ def _blocks(node: cst.CSTNode) -> Iterator[Sequence[cst.CSTNode]]:
             yield child.body
         elif isinstance(child, (cst.If, cst.Else, cst.ExceptHandler, cst.Finally, cst.MatchCase)):
             yield from _blocks(child)
+
+
+def _left(node: cst.If) -> bool:
+    """Whether the body of an if ends in return or raise."""
+    last = node.body.body[-1] if node.body.body else None
+    if isinstance(last, cst.SimpleStatementLine):
+        last = last.body[-1]
+    return isinstance(last, (cst.Return, cst.Raise))
 
 
 def _annotated(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

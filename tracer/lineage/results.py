@@ -57,14 +57,29 @@ class Results:
             edges: list[Source] = [Edge(part(d, args[0], (f".{str(key)[1:-1]}", *d.path)), Kind.INNER)] if key else []
             return [*edges, *(Edge(part(d, each, d.path), Kind.DEFAULT, cost=6) for each in args[2:])]
         if name == "dict" and d.path:
-            named = [arg for arg in node.args if arg.keyword is not None and f"[{arg.keyword.value}]" == d.path[0]]
-            return [Edge(part(d, arg.value, d.path[1:]), Kind.ENTRY, f"{arg.keyword.value}=") for arg in named]  # type: ignore[union-attr]
+            return [*self._entry(d, ())]
+        if isinstance(node.func, cst.Attribute) and node.func.attr.value == "copy" and _is_entry(d) and not node.args:
+            return [Edge(part(d, node.func.value, d.path), Kind.INNER)]
         if isinstance(node.func, cst.Attribute) and node.func.attr.value in ("get", "pop") and args:
             key = literal_key(args[0])
             if isinstance(key, str):
                 edges = [Edge(part(d, node.func.value, (key, *d.path)), Kind.INNER)]
                 return [*edges, *(Edge(part(d, each, d.path), Kind.DEFAULT, cost=6) for each in args[1:])]
         return None
+
+    @staticmethod
+    def _entry(d: Demand, partials: tuple[Demand, ...]) -> Iterator[Edge]:
+        """Yield what ``dict(…)`` puts under the key that is asked for; ``functools.partial`` may have given it."""
+        rank = 100
+        for at in (d, *partials):
+            for arg in reversed(operations.arguments(at.node)[1 if at in partials else 0 :]):
+                rank -= 1
+                if arg.keyword is not None and f"[{arg.keyword.value}]" == d.path[0]:
+                    to = Demand(at.module, arg.value, d.path[1:], at.frames)
+                    yield Edge(to, Kind.ENTRY, f"{arg.keyword.value}=", rank=rank)
+                    return
+                if arg.keyword is None and arg.star != "*":
+                    yield Edge(Demand(at.module, arg.value, d.path, at.frames), Kind.OPENED, "**", rank=rank)
 
     def _library_name(self, d: Demand, func: cst.BaseExpression) -> str:
         """Return the full name of a function outside the program that a callee names, or ""."""
@@ -85,12 +100,14 @@ class Results:
     def _into(self, d: Demand, callee: Callee) -> Iterator[Source]:
         if callee.cls is not None:
             if d.path:
-                for source in self._slicer.attributes.sources(callee.cls, d, declared=False):
+                for source in self._slicer.attributes.sources(callee.cls, d, exact=True):
                     yield because(source, callee.why)
             else:
                 yield End(EndKind.INSTANCE, d, cls=callee.cls, why=callee.why)
             return
         function = callee.function
+        if callee.builtin == "dict" and d.path:
+            yield from (because(edge, callee.why) for edge in self._entry(d, callee.partials))
         if function is None:
             return
         if len(d.frames) >= _DEEPEST or any(frame.function is function for frame in d.frames):
@@ -122,3 +139,7 @@ class Results:
         method = isinstance(node.func, cst.Attribute) and not self._names_a_module(d, node)
         if method and not operations.on_self(node):
             yield Edge(part(d, operations.receiver(node)), Kind.CALL, why=unknown.why, cost=2 + ASSUMED)
+
+
+def _is_entry(d: Demand) -> bool:
+    return bool(d.path) and str(d.path[0]).startswith("[")

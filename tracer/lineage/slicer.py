@@ -12,12 +12,15 @@ import libcst as cst
 from tracer.lineage import operations
 from tracer.lineage.attributes import Attributes
 from tracer.lineage.calls import Calls
-from tracer.lineage.demand import ASSUMED, Demand, Edge, End, EndKind, Frame, Kind, Source, part, say
+from tracer.lineage.decorators import Decorators
+from tracer.lineage.demand import ASSUMED, Demand, Edge, End, EndKind, Frame, Kind, Source, Unless, part, say
+from tracer.lineage.escapes import Escapes
 from tracer.lineage.flow import ANY, Key, literal_key
 from tracer.lineage.naming import Naming
 from tracer.lineage.parameters import Parameters
 from tracer.lineage.program import Program
 from tracer.lineage.results import Results
+from tracer.lineage.writes import Writes
 from tracer.texts import Message
 
 
@@ -35,6 +38,10 @@ class Slicer:
         self.attributes = Attributes(self)
         self.results = Results(self)
         self.calls = Calls(self, within)
+        self.writes = Writes(self)
+        self.escapes = Escapes(self)
+        self.decorators = Decorators(self)
+        self.holds = holds
         self.bridges: dict[tuple[cst.CSTNode, tuple[Key, ...]], Edge] = {}
         self._known: dict[tuple[Demand, bool, bool], tuple[Source, ...]] = {}
 
@@ -80,8 +87,7 @@ class Slicer:
         if isinstance(node, cst.IfExp):
             return self._choice(d, node)
         if isinstance(node, cst.BooleanOperation):
-            sides = ((node.left, 1), (node.right, 3))
-            return [Edge(part(d, side, d.path), Kind.INNER, cost=_side_cost(side, cost)) for side, cost in sides]
+            return self._sides(d, node)
         if isinstance(node, (cst.NamedExpr, cst.Await)):
             inner = node.value if isinstance(node, cst.NamedExpr) else node.expression
             return [Edge(part(d, inner, d.path), Kind.INNER)]
@@ -101,28 +107,50 @@ class Slicer:
             return [End(EndKind.UNKNOWN, d, why=say("computed_key", code=operations.short(d.module.code(node))))]
         return [End(EndKind.OPERATION, d)]
 
+    def _sides(self, d: Demand, node: cst.BooleanOperation) -> list[Source]:
+        """``a or b`` is a where a counts as true, else b. ``a and b`` is b where a counts as true; a flag that is
+        further restricted, ``a and not b``, is a where the restriction holds."""
+        left, right = part(d, node.left, d.path), part(d, node.right, d.path)
+        costs = _side_cost(node.left), _side_cost(node.right)
+        if isinstance(node.operator, cst.Or):
+            unless = Unless.NEVER if d.path else Unless.FALSE
+            first = Edge(left, Kind.INNER, tests=((node.left, True),), cost=costs[0], unless=unless)
+            return [first, Edge(right, Kind.INNER, tests=((node.left, False),), cost=costs[1] + 2)]
+        found: list[Source] = [Edge(right, Kind.INNER, tests=((node.left, True),), cost=costs[1])]
+        if not _carries(node.right):
+            found.append(Edge(left, Kind.INNER, tests=((node.right, True),), cost=costs[0]))
+        return found
+
     def _choice(self, d: Demand, node: cst.IfExp) -> list[Source]:
         guarded = operations.not_none(node.test)
         same = guarded is not None and guarded.deep_equals(node.body)
         found: list[Source] = []
-        for arm, holds in ((node.body, True), (node.orelse, False)):
+        arms = ((node.body, True), (node.orelse, False))
+        known = [(arm, holds) for arm, holds in arms if operations.condition(node.test, holds) in self.holds]
+        for arm, holds in known or arms:
             literal = isinstance(arm, (cst.Integer, cst.Float)) or operations.is_constant(arm)
             test = () if same and not holds else ((node.test, holds),)
             cost = 12 if literal else 1
-            found.append(Edge(part(d, arm, d.path), Kind.INNER, tests=test, cost=cost, unless_none=same and holds))
+            unless = Unless.NONE if same and holds and not d.path else Unless.NEVER
+            found.append(Edge(part(d, arm, d.path), Kind.INNER, tests=test, cost=cost, unless=unless))
         return found
 
     def _display(self, d: Demand, node: cst.Dict) -> list[Source]:
         if not d.path:
             return [End(EndKind.OPERATION, d)]
-        for element in reversed(node.elements):
-            if isinstance(element, cst.DictElement) and literal_key(element.key) == d.path[0]:
-                return [Edge(part(d, element.value, d.path[1:]), Kind.ENTRY, f"'{str(d.path[0])[1:-1]}':")]
-        return [
-            Edge(part(d, element.value, d.path), Kind.OPENED, "**")
-            for element in node.elements
-            if isinstance(element, cst.StarredDictElement)
-        ]
+        found: list[Source] = []
+        for rank, element in zip(range(len(node.elements), 0, -1), reversed(node.elements), strict=True):
+            if isinstance(element, cst.StarredDictElement):
+                found.append(Edge(part(d, element.value, d.path), Kind.OPENED, "**", rank=rank))
+            elif isinstance(element, cst.DictElement):
+                key = literal_key(element.key)
+                to = part(d, element.value, d.path[1:])
+                if key == d.path[0]:
+                    return [*found, Edge(to, Kind.ENTRY, f"'{str(key)[1:-1]}':", rank=rank)]
+                if key is None:
+                    why = say("computed_key", code=operations.short(d.module.code(element.key)))
+                    found.append(Edge(to, Kind.ENTRY, "", why, cost=2 * ASSUMED, rank=rank))
+        return found
 
     def _elements(self, d: Demand, node: cst.Tuple | cst.List, data: bool) -> list[Source]:
         values = [element.value for element in node.elements]
@@ -149,11 +177,9 @@ class Slicer:
         return [End(EndKind.UNKNOWN, d, why=say("computed_key", code=d.module.code(node)))]
 
 
-def _side_cost(side: cst.BaseExpression, cost: int) -> int:
+def _side_cost(side: cst.BaseExpression) -> int:
     """What it costs to follow one side of ``a and b``: a comparison there is a condition, not the value itself."""
-    if isinstance(side, cst.BooleanOperation):
-        return max(_side_cost(side.left, cost), _side_cost(side.right, cost)) if not _carries(side) else cost
-    return cost + (0 if _carries(side) else 8 * ASSUMED)
+    return 1 if _carries(side) else 1 + 8 * ASSUMED
 
 
 def _carries(side: cst.BaseExpression) -> bool:
