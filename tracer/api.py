@@ -104,36 +104,82 @@ def verify(
     """Return whether a model's attention is right: every check of every layer and head, and the place of what is wrong.
 
     ``model`` is a live Qwen3 model, also one whose attention was patched or subclassed, with whatever attention
-    function it has; or a folder or hub id of a checkpoint, or None for the shipped one. ``tokens`` None: a prompt is
-    chosen. ``scenarios``: some of plain, packed, padded, cached (None: all). ``thorough`` changes every token and reads
-    every weight. The model, torch and transformers are as they were afterwards. Raises InputError, Unsupported.
+    function it has; or a folder or hub id of a checkpoint, or None for the shipped one. ``tokens`` None: a checkpoint's
+    own prompt, or 43 pseudo-random ids for a live model and where there is no tokenizer. ``scenarios``: some of plain,
+    packed, padded, cached (None: all). ``thorough`` changes every token and reads every weight.
+
+    ``print(…)`` shows the page of ``trace verify``; ``.checks`` are the checks of all scenarios, failures first, and
+    ``.outcomes`` the same with layers and heads. The model, torch and transformers are as they were afterwards. Raises
+    InputError, Unsupported.
     """
+    asked: dict[str, Any] = {
+        "layers": _several("layers", layers),
+        "heads": _several("heads", heads),
+        "tokens": _several("tokens", tokens),
+        "scenarios": None if scenarios is None else _names(scenarios),
+        "thorough": _flag("thorough", thorough),
+    }
+    if isinstance(model, os.PathLike):
+        model = os.fspath(model)
     from tracer.verification.entry import verify_checkpoint, verify_model
 
-    asked: dict[str, Any] = {
-        "layers": layers,
-        "heads": heads,
-        "tokens": tokens,
-        "scenarios": scenarios,
-        "thorough": thorough,
-    }
     if model is None or isinstance(model, str):
         return verify_checkpoint(model, **asked)
     return verify_model(model, **asked)
 
 
-def assert_attention(model: Any, *, language: str = "en", **asked: Any) -> None:
+def _several(name: str, numbers: Any) -> list[int] | None:
+    """Return whole numbers of any kind, in any sequence, array or 1-d tensor, as a list of Python's own."""
+    if numbers is None:
+        return None
+    try:
+        return _ids(numbers)
+    except InputError:
+        raise _wrong_asked(name, "numbers", numbers) from None
+
+
+def _names(scenarios: Any) -> list[str]:
+    several = not isinstance(scenarios, str | bytes) and isinstance(scenarios, Iterable)
+    names = list(scenarios) if several else []
+    if not several or not all(isinstance(name, str) for name in names):
+        raise _wrong_asked("scenarios", "names", scenarios)
+    return names
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong_asked(name, "flag", value)
+    return value
+
+
+def _wrong_asked(name: str, wanted: str, found: object) -> InputError:
+    given = f"{reprlib.repr(found)} ({type(found).__name__})"
+    return InputError("verify.argument", name=name, wanted=message(f"verify.argument_{wanted}"), found=given)
+
+
+def assert_attention(model: Any, *, strict: bool = False, language: str = "en", **asked: Any) -> None:
     """Return nothing if the attention of ``model`` is right; else raise AssertionError, which says as a review would
     what is wrong, where, what was measured and expected, and what to change.
 
-    ``asked`` as for ``verify``. Raises Unsupported where nothing could be tested: that is no pass.
+    What could not be tested because of the model's own code (a projection or a norm that is not called as a module, an
+    attention that calls no known function) is told in a UserWarning; ``strict`` makes that an AssertionError. What
+    cannot be tested on this input or with this kernel is not: ``verify`` tells it. ``asked`` as for ``verify``. Raises
+    Unsupported where nothing could be tested: that is no pass.
     """
     __tracebackhide__ = True  # pytest shows the reader's own line
-    from tracer.errors import Unsupported
-    from tracer.verification.review import review
+    import warnings
 
+    from tracer.errors import Unsupported
+    from tracer.verification.review import review, unseen
+
+    strict = _flag("strict", strict)
     found = verify(model, **asked)
     if found.failures:
         raise AssertionError(review(found, language))
     if found.exit_code:
         raise Unsupported("verify.nothing_tested", subject=found.subject)
+    told = unseen(found, language)
+    if told and strict:
+        raise AssertionError(told)
+    if told:
+        warnings.warn(told, stacklevel=2)

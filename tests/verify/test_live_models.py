@@ -2,8 +2,10 @@
 own. Nothing of the model or of torch is different afterwards."""
 
 import random
+import shutil
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,10 @@ import tracer
 from tests.verify import attentions
 from tests.verify.attentions import put
 from tests.verify.conftest import IDS, failed, live_model, outcome, status
+from tracer import data
 from tracer.errors import InputError, Unsupported
 from tracer.records import Status
+from tracer.verification.entry import verify_checkpoint
 
 
 def verified(model: Any, **asked: Any) -> Any:
@@ -265,3 +269,91 @@ def test_what_cannot_be_asked_for_is_said(asked: dict[str, Any], id: str) -> Non
         tracer.verify(live_model(), **asked)
     assert error.value.id == id
     assert all(error.value.text(language) for language in ("en", "zh"))
+
+
+@pytest.mark.parametrize(
+    "tokens", [torch.tensor(IDS), np.array(IDS), iter(IDS), range(31), [np.int64(id) for id in IDS]]
+)
+def test_token_ids_may_come_in_any_sequence(tokens: Any) -> None:
+    found = tracer.verify(live_model(), tokens=tokens, layers=np.array([1]), heads=range(2), scenarios=("plain",))
+    assert found.exit_code == 0
+    assert (found.layers, found.heads, len(found.tokens)) == ((1,), (0, 1), 31)
+    assert {type(id) for id in (*found.tokens, *found.layers)} == {int}
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ({"tokens": [list(IDS)]}, "tokens"),
+        ({"tokens": torch.tensor([IDS])}, "tokens"),
+        ({"tokens": "hello"}, "tokens"),
+        ({"tokens": 5}, "tokens"),
+        ({"tokens": [0.5]}, "tokens"),
+        ({"layers": 1}, "layers"),
+        ({"heads": "0"}, "heads"),
+        ({"heads": [True]}, "heads"),
+        ({"scenarios": "plain"}, "scenarios"),
+        ({"scenarios": [1]}, "scenarios"),
+        ({"thorough": 1}, "thorough"),
+    ],
+)
+def test_an_argument_of_another_kind_is_named(asked: dict[str, Any], name: str) -> None:
+    with pytest.raises(InputError) as error:
+        tracer.verify(live_model(), **asked)
+    assert error.value.id == "verify.argument"
+    assert f"verify({name}=…)" in error.value.text("en")
+    assert f"verify({name}=…)" in error.value.text("zh")
+
+
+def test_a_checkpoint_without_a_tokenizer_is_verified_on_chosen_ids(tmp_path: Path) -> None:
+    for file in data.shipped_checkpoint("qwen3-tiny").iterdir():
+        if not file.name.startswith("tokenizer"):
+            shutil.copy(file, tmp_path)
+    found = tracer.verify(tmp_path, layers=(0,), scenarios=("plain",))
+    assert found.exit_code == 0
+    assert len(found.tokens) == 43
+    assert "43 pseudo-random token ids" in found.warnings[0].text()
+    with pytest.raises(InputError) as error:
+        verify_checkpoint(str(tmp_path), prompt="the cat")
+    assert error.value.id == "checkpoint.no_tokenizer"
+
+
+# ---- what the model's own code hides
+
+
+class Hidden(attentions.Direct):
+    """Right, but with projections that are not called as modules."""
+
+    def forward(self, hidden_states: torch.Tensor, *given: Any, **named: Any) -> Any:
+        whole, own = torch.nn.functional.linear, self._modules.pop("o_proj")
+        object.__setattr__(self, "o_proj", lambda x: whole(x, own.weight))
+        try:
+            return super().forward(hidden_states, *given, **named)
+        finally:
+            object.__delattr__(self, "o_proj")
+            self._modules["o_proj"] = own
+
+
+def test_what_the_models_own_code_hides_is_a_warning() -> None:
+    with pytest.warns(UserWarning, match=r"(?s)projections \(o\).*heads.layout, output.returned: o_proj is not called"):
+        tracer.assert_attention(put(live_model(), Hidden), tokens=IDS)
+
+
+def test_and_a_failure_where_it_is_to_be_strict() -> None:
+    model = put(live_model(), Hidden)
+    with pytest.raises(AssertionError) as error:
+        tracer.assert_attention(model, tokens=IDS, strict=True, language="zh")
+    assert "无法进行" in str(error.value)
+    assert "heads.layout" in str(error.value)
+
+
+def test_only_in_one_layer_too() -> None:
+    model = live_model()
+    model.model.layers[2].self_attn = put(live_model(), Hidden).model.layers[2].self_attn
+    with pytest.warns(UserWarning, match=r"heads.layout in layer 2"):
+        tracer.assert_attention(model, tokens=IDS)
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_what_this_kernel_or_this_input_cannot_show_is_none(implementation: str) -> None:
+    tracer.assert_attention(live_model(implementation), tokens=IDS[:3], strict=True)

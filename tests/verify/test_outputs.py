@@ -38,7 +38,8 @@ def test_the_page_of_a_sound_model_tells_every_check_and_what_it_cost(sound: Ver
     text = render(verify_page(sound, language), Screen(width=120))
     for outcome in sound.outcomes:
         assert outcome.check.id in text
-    assert message("verify.page_passed", passed=43, partly=0, untested=1).text(language) in text
+    counted = {"results": len(sound.outcomes), "scenarios": message("verify.page_scenarios", count=4).text(language)}
+    assert message("verify.page_passed", passed=43, partly=0, untested=1, **counted).text(language) in text
     assert "qwen3-tiny" in text
     assert "cpu-flash" in text
 
@@ -47,7 +48,8 @@ def test_the_page_of_a_broken_model_shows_place_and_change(broken: Verification)
     text = render(verify_page(broken, "en"), Screen(width=100))
     assert "self.scaling = (config.hidden_size // config.num_attention_heads) ** -0.5" in text
     assert "define it as self.head_dim**-0.5" in text
-    assert "5 of 44 checks failed" in text
+    assert f"5 of 44 checks failed ({len(broken.outcomes)} results in 4 scenarios)" in text
+    assert "layers 0–2 · heads 0–5" in text
 
 
 def test_told_in_full_each_check_has_claim_measured_expected_tolerance_reason_and_place(sound: Verification) -> None:
@@ -113,6 +115,29 @@ def test_the_review_tells_the_cause_first_and_what_follows_by_name(broken: Verif
 
 def test_nothing_is_said_of_what_did_not_fail(sound: Verification) -> None:
     assert review(sound) == ""
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_printed_it_is_its_page(broken: Verification, monkeypatch: pytest.MonkeyPatch, language: str) -> None:
+    monkeypatch.setenv("LC_ALL", {"en": "en_US.UTF-8", "zh": "zh_CN.UTF-8"}[language])
+    monkeypatch.delenv("LANGUAGE", raising=False)
+    assert str(broken) == render(verify_page(broken, language), Screen(100))
+    html = broken._repr_html_()
+    assert "scale.static" in html
+    assert html.lstrip().startswith("<")
+
+
+def test_at_the_prompt_it_is_one_line(broken: Verification) -> None:
+    text = repr(broken)
+    assert text.startswith("<Verification 'Qwen3ForCausalLM' layers=3 heads=6 tokens=31 kernel='sdpa' checks: ")
+    assert "\n" not in text
+    for status in ("fail", "pass", "not_testable"):
+        assert f"{sum(o.check.status == status for o in broken.outcomes)} {status}" in text
+
+
+def test_the_checks_are_at_hand_failures_first(broken: Verification) -> None:
+    assert broken.checks == tuple(o.check for o in broken.outcomes)
+    assert broken.checks[0].status is Status.FAIL
 
 
 def test_exit_codes(sound: Verification, broken: Verification) -> None:

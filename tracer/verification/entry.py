@@ -65,7 +65,7 @@ def verify_checkpoint(
     chosen_heads = tuple(range(settings.heads)) if heads is None else tuple(sorted(set(heads)))
     for head in chosen_heads:
         opened.check_head(head)
-    ids = _prompt_ids(opened, prompt, tokens, chat)
+    ids, chosen_ids = _prompt_ids(opened, prompt, tokens, chat)
     run_dtype = read_dtype(opened, dtype)
     chosen = choose(kernel, device=device, dtype=LONG_DTYPES[run_dtype.value], head_dim=settings.head_dim)
     live = FromCheckpoint(opened, max(looked), chosen, run_dtype.value)
@@ -84,17 +84,28 @@ def verify_checkpoint(
             "device": Choice(chosen.device, chosen.device_reason),
             "dtype": run_dtype,
         },
-        warnings=(*opened.warnings, *shortened),
+        warnings=(*opened.warnings, *chosen_ids, *shortened),
     )
 
 
-def _prompt_ids(opened: Checkpoint, prompt: str | None, tokens: Sequence[int] | None, chat: bool) -> tuple[int, ...]:
-    """Return the ids of the prompt; where they are given themselves, no tokenizer is needed."""
-    if tokens is None or prompt is not None:
-        return tuple(token.id for token in read_prompt(opened, prompt, tokens, chat))
-    ids = tuple(tokens)
-    opened.check_token_ids(ids)
-    return ids
+def _prompt_ids(
+    opened: Checkpoint, prompt: str | None, tokens: Sequence[int] | None, chat: bool
+) -> tuple[tuple[int, ...], tuple[Message, ...]]:
+    """Return the ids of the prompt and warnings about them. Ids that are given need no tokenizer; where neither a
+    prompt nor ids are asked for and there is no tokenizer, ids are chosen as for a live model."""
+    if tokens is not None and prompt is None:
+        ids = tuple(tokens)
+        opened.check_token_ids(ids)
+        return ids, ()
+    if tokens is None and prompt is None and not chat:
+        try:
+            opened.tokenizer()
+        except InputError as fault:
+            if fault.id != "checkpoint.no_tokenizer":
+                raise
+            ids = _chosen(opened.settings.vocab_size, opened.settings.max_positions)
+            return ids, (message("verify.chosen_tokens", count=len(ids)),)
+    return tuple(token.id for token in read_prompt(opened, prompt, tokens, chat)), ()
 
 
 def verify_model(
@@ -116,7 +127,9 @@ def verify_model(
     facts = live.facts(0)
     looked = _within("layer", layers, len(live.attentions))
     chosen_heads = _within("head", heads, facts.heads)
-    ids, shortened = _shortened(_ids(tokens, live.config.vocab_size), thorough)
+    vocabulary = live.config.vocab_size
+    given = _chosen(vocabulary, facts.max_positions) if tokens is None else _ids(tokens, vocabulary)
+    ids, shortened = _shortened(given, thorough)
     wanted = Examination(
         looked, chosen_heads, ids, live.config.pad_token_id or 0, _known(scenarios), thorough, progress
     )
@@ -181,9 +194,12 @@ def _within(kind: str, asked: Sequence[int] | None, count: int) -> tuple[int, ..
     return tuple(sorted(set(asked)))
 
 
-def _ids(tokens: Sequence[int] | None, vocabulary: int) -> tuple[int, ...]:
-    if tokens is None:
-        return tuple(int(id) for id in np.random.default_rng(0).integers(0, vocabulary, _LIVE_TOKENS))
+def _chosen(vocabulary: int, longest: int) -> tuple[int, ...]:
+    """Return a fixed pseudo-random prompt."""
+    return tuple(int(id) for id in np.random.default_rng(0).integers(0, vocabulary, min(_LIVE_TOKENS, longest)))
+
+
+def _ids(tokens: Sequence[int], vocabulary: int) -> tuple[int, ...]:
     if not tokens:
         raise InputError("verify.no_tokens")
     for id in tokens:

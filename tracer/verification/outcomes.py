@@ -6,6 +6,7 @@ Must not know: how findings come about.
 from collections.abc import Iterable
 
 from tracer.records import Status
+from tracer.texts import Message
 from tracer.verification.catalogue import CHECKS
 from tracer.verification.records import Finding, Outcome
 
@@ -43,8 +44,20 @@ def _together(group: list[Finding]) -> Outcome:
         tested=len(failed) + len(passed),
         failed=tuple((finding.layer, finding.head) for finding in failed),
         untested=tuple(dict.fromkeys(finding.layer for finding in untested)),
-        why=untested[0].check.reason if untested else None,
+        reasons=_reasons(untested),
     )
+
+
+def _reasons(untested: list[Finding]) -> tuple[tuple[Message, tuple[int, ...]], ...]:
+    """Return each different reason with the layers it holds for."""
+    found: list[tuple[Message, list[int]]] = []
+    for finding in untested:
+        layers = next((layers for reason, layers in found if reason == finding.check.reason), None)
+        if layers is None:
+            found.append((finding.check.reason, [finding.layer]))
+        elif finding.layer not in layers:
+            layers.append(finding.layer)
+    return tuple((reason, tuple(layers)) for reason, layers in found)
 
 
 def _part(finding: Finding) -> str | None:

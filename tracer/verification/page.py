@@ -3,6 +3,7 @@
 Must not know: how anything was verified, any output format.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracer.page.excerpts import Pointed, excerpt
@@ -28,7 +29,7 @@ from tracer.records import Check, Status
 from tracer.texts import Message, message
 from tracer.verification.catalogue import CHECKS
 from tracer.verification.records import Outcome, Verification
-from tracer.verification.review import causes, spans, where
+from tracer.verification.review import causes, heads_told, layers_told, where
 from tracer.verification.verdict import advice
 
 _LONG = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
@@ -62,17 +63,23 @@ def _verdict(say: _Say, found: Verification) -> Line:
     failed = {outcome.check.id for outcome in found.failures}
     passed = {outcome.check.id for outcome in found.outcomes if outcome.check.status is Status.PASS} - failed
     partly = {outcome.check.id for outcome in found.outcomes if outcome.why is not None} & passed
+    count = len(found.scenarios)
+    whole = {
+        "results": len(found.outcomes),
+        "scenarios": say("page_scenario") if count == 1 else say("page_scenarios", count=count),
+    }
     if failed:
-        return line(Piece(f"✗ {say('page_failed', failed=len(failed), checks=len(checks))}", Role.FAIL))
+        return line(Piece(f"✗ {say('page_failed', failed=len(failed), checks=len(checks), **whole)}", Role.FAIL))
     if not passed:
         return line(Piece(f"? {say('page_nothing')}", Role.UNTESTED))
-    text = say("page_passed", passed=len(passed - partly), partly=len(partly), untested=len(checks - passed))
+    text = say("page_passed", passed=len(passed - partly), partly=len(partly), untested=len(checks - passed), **whole)
     return line(Piece(f"✓ {text}", Role.PASS))
 
 
 def _ran(say: _Say, found: Verification) -> Section:
     model = found.model
     ratio = found.seconds / found.plain_seconds if found.plain_seconds else 0.0
+    cost = say("fact_cost" if ratio >= 1 else "fact_cost_alone", seconds=found.seconds, ratio=ratio)
     rows = [
         (
             "model",
@@ -85,13 +92,13 @@ def _ran(say: _Say, found: Verification) -> Section:
                 hidden=model.hidden_size,
             ),
         ),
-        ("looked", say("fact_layers", layers=spans(list(found.layers)), heads=spans(list(found.heads)))),
+        ("looked", say("fact_layers", layers=_layers(say, found.layers), heads=heads_told(found.heads, say.language))),
         ("kernel", f"{found.kernel.value} · {say.of(found.kernel.reason)}"),
-        ("dtype", f"{_LONG[found.dtype.value]} · {found.device.value} · {found.versions['transformers']}"),
-        ("prompt", say("fact_tokens", count=len(found.tokens))),
+        ("dtype", f"{_LONG[found.dtype.value]} · {found.device.value} · transformers {found.versions['transformers']}"),
+        ("prompt", say("fact_token") if len(found.tokens) == 1 else say("fact_tokens", count=len(found.tokens))),
         ("windows", _windows(say, found)),
         ("numerics", _numerics(say, found)),
-        ("cost", say("fact_cost", seconds=found.seconds, ratio=ratio)),
+        ("cost", cost),
     ]
     facts = tuple((muted(say(f"label_{name}")), line(value)) for name, value in rows if value)
     return Section("ran", "", (), (Facts(facts),))
@@ -103,10 +110,16 @@ def _windows(say: _Say, found: Verification) -> str:
         groups.setdefault((window.configured, window.effective), []).append(window.layer)
     told = []
     for (configured, effective), layers in groups.items():
-        seen = say("window_all") if effective is None else str(effective)
-        wanted = say("window_all") if configured is None else str(configured)
-        told.append(say("fact_window", layers=spans(layers), seen=seen, wanted=wanted))
+        seen, wanted = (
+            say("window_all") if keys is None else say("window_keys", keys=keys) for keys in (effective, configured)
+        )
+        name = "fact_window_one" if len(layers) == 1 else "fact_window"
+        told.append(say(name, layers=_layers(say, layers), seen=seen, wanted=wanted))
     return "; ".join(told)
+
+
+def _layers(say: _Say, numbers: Sequence[int]) -> str:
+    return layers_told(numbers, say.language)
 
 
 def _numerics(say: _Say, found: Verification) -> str:
@@ -198,14 +211,13 @@ def _untested(say: _Say, found: Verification) -> Section | None:
     """Return what could not be tested, as a whole or in part, and why."""
     told: dict[str, list[str]] = {}
     for outcome in found.outcomes:
-        if outcome.why is None:
-            continue
         name = outcome.check.id if outcome.part is None else f"{outcome.check.id} ({outcome.part})"
-        if outcome.check.status is not Status.NOT_TESTABLE:
-            name = say("untested_part", check=name, layers=spans(list(outcome.untested)))
-        ids = told.setdefault(say.of(outcome.why), [])
-        if name not in ids:
-            ids.append(name)
+        whole = outcome.check.status is Status.NOT_TESTABLE and len(outcome.reasons) == 1
+        for reason, layers in outcome.reasons:
+            here = name if whole else say("untested_part", check=name, layers=_layers(say, layers))
+            ids = told.setdefault(say.of(reason), [])
+            if here not in ids:
+                ids.append(here)
     if not told:
         return None
     rows = tuple((muted(", ".join(ids)), line(reason)) for reason, ids in told.items())

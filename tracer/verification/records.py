@@ -22,7 +22,8 @@ class Outcome:
     """All findings of one check in one scenario, as one: ``check`` is the first failure, else the first pass.
 
     ``part`` (q, k, v, o) where the check is about each of them. ``tested`` counts what passed or failed, ``failed``
-    names layers and heads that failed, ``untested`` the layers of what could not be tested, ``why`` the first reason.
+    names layers and heads that failed, ``untested`` the layers of what could not be tested, ``reasons`` why, each with
+    its layers.
     """
 
     check: Check
@@ -33,7 +34,12 @@ class Outcome:
     tested: int
     failed: tuple[tuple[int, int | None], ...]
     untested: tuple[int, ...]
-    why: Message | None
+    reasons: tuple[tuple[Message, tuple[int, ...]], ...]
+
+    @property
+    def why(self) -> Message | None:
+        """The first reason why something could not be tested, None where all was."""
+        return self.reasons[0][0] if self.reasons else None
 
     @property
     def whole(self) -> bool:
@@ -51,7 +57,7 @@ class Window:
     effective: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verification:
     """What was verified and how it ended. ``seconds`` is what all of it took, ``plain_seconds`` one plain forward pass.
 
@@ -79,6 +85,11 @@ class Verification:
     plain_seconds: float
 
     @property
+    def checks(self) -> tuple[Check, ...]:
+        """The checks of all scenarios, failures first: each with claim, measured, expected, tolerance, reason, site."""
+        return tuple(outcome.check for outcome in self.outcomes)
+
+    @property
     def failures(self) -> tuple[Outcome, ...]:
         """The outcomes that failed."""
         return tuple(outcome for outcome in self.outcomes if outcome.check.status is Status.FAIL)
@@ -90,3 +101,19 @@ class Verification:
         if Status.FAIL in statuses:
             return 1
         return 0 if Status.PASS in statuses else 3
+
+    # Python's prompt, print and a notebook ask the object itself how it looks; that is above this module: reached late.
+    def __repr__(self) -> str:
+        from tracer.render.verify_text import repr_of
+
+        return repr_of(self)
+
+    def __str__(self) -> str:
+        from tracer.render.verify_text import text_of
+
+        return text_of(self)
+
+    def _repr_html_(self) -> str:
+        from tracer.render.verify_text import html_of
+
+        return html_of(self)

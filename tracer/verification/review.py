@@ -3,7 +3,9 @@
 Must not know: how a verification is made.
 """
 
-from tracer.records import Check, Site
+from collections.abc import Sequence
+
+from tracer.records import Check, Site, Status
 from tracer.texts import DEFAULT_LANGUAGE, message
 from tracer.verification.catalogue import CONSEQUENCES
 from tracer.verification.records import Outcome, Verification
@@ -37,6 +39,37 @@ def review(found: Verification, language: str = DEFAULT_LANGUAGE) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+# Reasons that lie in the model's own code, not in this input, this dtype or this kernel.
+_OWN_CODE = frozenset(
+    f"verify.{name}_hidden"
+    for name in ("interface", "weights", "projection", "norm", "rope", "reference", "layout", "cache")
+)
+
+
+def unseen(found: Verification, language: str = DEFAULT_LANGUAGE) -> str:
+    """Return which checks could not be made because of what the model's own code is, and why; "" where all could."""
+    told: dict[str, list[str]] = {}
+    for outcome in found.outcomes:
+        name = outcome.check.id if outcome.part is None else f"{outcome.check.id} ({outcome.part})"
+        for reason, layers in outcome.reasons:
+            if reason.id in _OWN_CODE:
+                whole = outcome.check.status is Status.NOT_TESTABLE
+                part = "" if whole else layers_told(layers, language)
+                here = name if whole else _say(language, "untested_part", check=name, layers=part)
+                ids = told.setdefault(reason.text(language), [])
+                if here not in ids:
+                    ids.append(here)
+    if not told:
+        return ""
+    count = len({id for ids in told.values() for id in ids})
+    rows = [_say(language, "unseen_row", ids=", ".join(ids), reason=reason) for reason, ids in told.items()]
+    return "\n".join([_say(language, "unseen_title", subject=found.subject, count=count), *rows]) + "\n"
+
+
+def _say(language: str, name: str, **values: object) -> str:
+    return message(f"verify.{name}", **values).text(language)
+
+
 def causes(failures: tuple[Outcome, ...]) -> list[tuple[Outcome, list[str]]]:
     """Return the failures that are told in full, each with the ids of those that point at the same place too.
 
@@ -64,14 +97,23 @@ def where(outcome: Outcome, found: Verification, language: str) -> str:
     layers = sorted({layer for layer, _ in outcome.failed} or {outcome.layer})
     heads = sorted({head for _, head in outcome.failed if head is not None})
     every = len(layers) == len(found.layers) and len(layers) > 1
-    told = message(
-        "verify.where_all" if every else "verify.where_layers",
-        layers=spans(layers),
-        scenario=message(f"verify.scenario_{outcome.scenario}"),
-    ).text(language)
+    scenario = message(f"verify.scenario_{outcome.scenario}")
+    told = _say(
+        language, "where_all" if every else "where_layers", scenario=scenario, layers=layers_told(layers, language)
+    )
     if heads and len(heads) < len(found.heads):
-        told += message("verify.where_heads", heads=spans(heads)).text(language)
+        told += _say(language, "where_heads", heads=heads_told(heads, language))
     return told
+
+
+def layers_told(numbers: Sequence[int], language: str) -> str:
+    """Return layers by number: layer 2; layers 0–3, 7."""
+    return _say(language, "layers_one" if len(numbers) == 1 else "layers_many", numbers=spans(list(numbers)))
+
+
+def heads_told(numbers: Sequence[int], language: str) -> str:
+    """Return query heads by number: head 2; heads 0–3, 7."""
+    return _say(language, "heads_one_of" if len(numbers) == 1 else "heads_many", numbers=spans(list(numbers)))
 
 
 def spans(numbers: list[int]) -> str:
