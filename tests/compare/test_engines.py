@@ -24,6 +24,8 @@ from tracer.render.terminal.screen import Screen
 
 pytestmark = pytest.mark.usefixtures("nano_vllm_files")
 BOTH = ("transformers", "nano-vllm")
+LONGROPE = {"rope_type": "longrope", "factor": 2.0, "attention_factor": 1.0, "short_factor": [1.0] * 8}
+LONGROPE |= {"long_factor": [2.0] * 8, "original_max_position_embeddings": 16}
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 128}
 
 
@@ -171,6 +173,29 @@ def test_dropped_yarn_scaling_is_found_at_the_cosines(make_checkpoint: Callable[
     assert "yarn scaling with factor 4.0 is not applied" in str(finding.text)
 
 
+@pytest.mark.parametrize(
+    ("rope", "tokens", "said"),
+    [
+        ({"rope_type": "linear", "factor": 1.0}, 12, ""),
+        ({"rope_type": "yarn", "factor": 1.0, "original_max_position_embeddings": 128}, 12, ""),
+        ({"rope_type": "dynamic", "factor": 4.0}, 12, ""),  # begins behind the longest prompt that the model takes
+        (LONGROPE, 12, "For 12 tokens it changes no angle; for longer prompts it does."),
+        ({"rope_type": "linear", "factor": 4.0}, 12, "are turned by other angles"),
+        (LONGROPE, 20, "are turned by other angles"),
+    ],
+    ids=str,
+)
+def test_scaling_is_told_of_only_as_far_as_it_changes_an_angle(
+    make_checkpoint: Callable[..., Path], rope: dict[str, Any], tokens: int, said: str
+) -> None:
+    given = {"rope_parameters": {"rope_theta": 10000.0, **rope}, "max_position_embeddings": 32}
+    found = one(make_checkpoint("bfloat16", **given), tokens=prompt(tokens))
+    assert found.agree is ("turned" not in said)
+    assert [said in str(finding.text) for finding in found.findings] == ([True] if said else [])
+    assert ("Would part in another layer or on another prompt" in page(found)) is ("longer" in said)
+    assert ("── Why ──" in page(found)) is ("turned" in said)
+
+
 def test_from_a_later_layer_it_is_found_inside_the_first_attention(make_checkpoint: Callable[..., Path]) -> None:
     found = one(make_checkpoint("bfloat16", rope_parameters=YARN), layer=2)
     assert found.first is not None
@@ -183,7 +208,21 @@ def test_skipped_norms_are_found_where_their_result_is_used(make_checkpoint: Cal
     assert named(found.steps)[0, "q_norm"].standing is Standing.ONLY_A
     assert found.first is not None
     assert found.first.name == "q_rope"
-    assert [(finding.id, finding.facts["first_difference"]) for finding in found.findings] == [("unread", 1)]
+    (finding,) = found.findings
+    assert (finding.id, finding.facts["first_difference"]) == ("unread", 1)
+    missing = "self_attn.q_norm.weight, self_attn.k_norm.weight, self_attn.o_proj.bias"
+    assert f"no place for {missing} and leaves them out: 3 tensors in the one layer" in str(finding.text)
+    assert finding.sites[0].code == "not self.qkv_bias"  # what decides it
+
+
+def test_a_window_that_holds_the_prompt_is_told_of_apart(make_checkpoint: Callable[..., Path]) -> None:
+    folder = make_checkpoint("bfloat16", use_sliding_window=True, sliding_window=4, max_window_layers=1)
+    found = one(folder, layer=1, tokens=prompt(4))
+    assert found.agree
+    assert [(finding.id, finding.facts["here"]) for finding in found.findings] == [("window", 0)]
+    text = page(found)
+    assert "── Why ──" not in text
+    assert "the prompt has 4 tokens and the window holds 4" in text
 
 
 def test_the_missing_window_is_found_at_the_kernel(make_checkpoint: Callable[..., Path]) -> None:
@@ -247,6 +286,10 @@ def test_nano_vllm_with_a_kernel_that_it_never_calls_is_refused(make_checkpoint:
 
 def test_the_page_says_where_and_why(single: Comparison) -> None:
     text = page(single)
+    assert "A transformers modeling_qwen3.py" in text
+    assert "│ residual = hidden_states" in text  # the line that keeps it, above the one that is marked
+    assert text.count("hidden_states, residual = self.input_layernorm(hidden_states), hidden_states") == 1
+    assert "nothing was mended here. This is where the first difference arises." in text
     assert "✗ they part at “residual beside the first norm”, layer 0" in text
     assert "The attention of layer 0 itself agrees." in text
     assert "The residual was overwritten while it was still in use." in text

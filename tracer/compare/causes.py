@@ -3,26 +3,48 @@
 Nothing is called a cause without evidence from these very runs. Must not know: how they were made.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from tracer.compare.records import Comparison, Finding, Written
-from tracer.records import LayerTrace
+from tracer.records import LayerTrace, Site
 from tracer.texts import message
 
 RESIDUAL = "nanovllm.residual"
-# What nano-vllm leaves out → the steps whose places show it, and the steps at which it is the first to be seen.
-_LEFT_OUT: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "nanovllm.rope_scaling": (("cos",), ("cos", "sin")),
-    "nanovllm.window": (("output",), ("lse", "output")),
-    "nanovllm.unread": (("q_norm", "k_norm", "o_proj"), ("q_rope", "k_rope", "q", "k", "o_proj")),
-    RESIDUAL: ((), ()),
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Something that nano-vllm leaves out of a model: where its code decides that (``places``, anchors of its own),
+    the steps whose places on the other side show it, and the steps at which it is the first to be seen."""
+
+    places: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    symptoms: tuple[str, ...] = ()
+
+
+# By the warning's text, without what says how often and whether only later.
+_LEFT_OUT: Mapping[str, LeftOut] = {
+    "rope_scaling": LeftOut(("rope.unscaled",), ("cos",), ("cos", "sin")),
+    "window": LeftOut(("kernel.call",), ("output",), ("lse", "output")),
+    "unread": LeftOut(
+        ("norms.if", "attention.q_norm", "attention.k_norm", "attention.o_proj"),
+        ("q_norm", "k_norm", "o_proj"),
+        ("q_rope", "k_rope", "q", "k", "o_proj"),
+    ),
+    "residual": LeftOut(),
 }
+_WARNING = re.compile(r"nanovllm\.(\w+?)(_later)?(_one)?")
+
+Places = Callable[[str], Site]
 
 
-def findings(found: Comparison, written: list[Written]) -> tuple[Finding, ...]:
-    """Return the findings of a comparison, those that explain its first difference before the others."""
-    explained = [finding for trace in (found.a.trace, found.b.trace) for finding in _left_out(found, trace)]
-    return (*_in_place(found, written), *explained)
+def findings(found: Comparison, written: list[Written], places: Places) -> tuple[Finding, ...]:
+    """Return the findings of a comparison, those that explain its first difference before the others; ``places`` gives
+    nano-vllm's by the name of an anchor."""
+    explained = [finding for trace in (found.a.trace, found.b.trace) for finding in _left_out(found, trace, places)]
+    return (*_in_place(found, written), *sorted(explained, key=lambda finding: not finding.facts["first_difference"]))
 
 
 def _in_place(found: Comparison, written: list[Written]) -> tuple[Finding, ...]:
@@ -55,19 +77,22 @@ def _in_place(found: Comparison, written: list[Written]) -> tuple[Finding, ...]:
         "changed": first.changed,
         "times": len(written),
         "first_difference": int(proven),
+        "here": 1,
     }
     return (Finding("in_place", text, (first.victim, first.alias, *dict.fromkeys(first.writes)), facts),)
 
 
-def _left_out(found: Comparison, trace: LayerTrace) -> list[Finding]:
-    names = {pair.name: pair for pair in found.steps}
+def _left_out(found: Comparison, trace: LayerTrace, places: Places) -> list[Finding]:
+    pairs = {pair.name: pair for pair in found.steps}
     result = []
     for warning in trace.warnings:
-        if warning.id not in _LEFT_OUT or (warning.id == RESIDUAL and found.before):
+        match = _WARNING.fullmatch(warning.id)
+        if match is None or (warning.id == RESIDUAL and found.before):
             continue  # where the layers were watched, the write itself is the finding
-        places, symptoms = _LEFT_OUT[warning.id]
-        pairs = [names[name] for name in places if name in names]
-        sites = tuple(site for pair in pairs for site in (pair.a, pair.b) if site is not None)
-        seen = found.first is not None and found.first.name in symptoms
-        result.append(Finding(warning.id.partition(".")[2], warning, sites, {"first_difference": int(seen)}))
+        left = _LEFT_OUT[match[1]]
+        others = (pairs[name].of(trace is found.b.trace) for name in left.shown if name in pairs)
+        sites = (*(places(anchor) for anchor in left.places), *(site for site in others if site is not None))
+        seen = found.first is not None and found.first.name in left.symptoms and match[2] is None
+        facts = {"first_difference": int(seen), "here": int(match[2] is None)}
+        result.append(Finding(match[1], warning, sites, facts))
     return result

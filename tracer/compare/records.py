@@ -69,6 +69,10 @@ class Pair:
         """Whether the two sides part here; a step that only one of them has parts nothing."""
         return self.standing in (Standing.PARTS, Standing.SHAPE)
 
+    def of(self, first: bool) -> Site | None:
+        """Return where A's number was made, or B's."""
+        return self.a if first else self.b
+
 
 @dataclass(frozen=True)
 class Written:
@@ -90,7 +94,8 @@ class Written:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that explains, or will lead to, a difference. ``facts`` are its evidence in numbers."""
+    """Something that explains, or will lead to, a difference. ``facts`` are its evidence in numbers; ``here`` is 0
+    where it leaves this prompt's numbers as they are."""
 
     id: str
     text: Message

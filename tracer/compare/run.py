@@ -13,12 +13,14 @@ from tracer import pipeline
 from tracer.checkpoint.open import open_checkpoint
 from tracer.compare import align, causes, judge, stream
 from tracer.compare.records import Comparison, Pair, Side, Standing, Written
+from tracer.engines.nanovllm import sources
+from tracer.engines.nanovllm.code import table
 from tracer.engines.transformers.engine import Progress, Wanted
 from tracer.engines.versions.names import version_of
 from tracer.engines.versions.wheels import Report
 from tracer.errors import InputError
 from tracer.kernels.choose import choose
-from tracer.records import LayerTrace
+from tracer.records import LayerTrace, Site
 from tracer.saved.diff import diff
 from tracer.texts import Message, message
 
@@ -110,7 +112,12 @@ def _one(asked: Asked, left: tuple[_Run, LayerTrace], right: tuple[_Run, LayerTr
     first = found.first
     if first is not None and first.name == "attention" and first.layer != asked.layer:
         found = replace(found, inside=_inside(asked, left[0], right[0], scales, first.layer))
-    return replace(found, findings=causes.findings(found, written))
+    return replace(found, findings=causes.findings(found, written, _nano_vllm_place))
+
+
+def _nano_vllm_place(anchor: str) -> Site:
+    """Return the place of one of nano-vllm's anchors; raises InputError where its files are not here."""
+    return table(sources.read(), Path(platformdirs.user_cache_dir("tracer"))).site(anchor)
 
 
 def _inside(asked: Asked, left: _Run, right: _Run, scales: _Yardstick, layer: int) -> tuple[Pair, ...]:

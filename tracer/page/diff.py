@@ -16,7 +16,6 @@ from tracer.texts import message
 
 _AB = (Column(), Column("A"), Column("B"))
 _SHA256_SHOWN = 12
-_LONGEST_CODE = 56
 
 
 def diff_page(found: Diff, language: str, a: str = "A", b: str = "B") -> Page:
@@ -32,10 +31,10 @@ class _Say:
     """The texts of this page in one language."""
 
     def __init__(self, language: str) -> None:
-        self._language = language
+        self.language = language
 
     def __call__(self, name: str, **values: object) -> str:
-        return message(f"diff.{name}", **values).text(self._language)
+        return message(f"diff.{name}", **values).text(self.language)
 
 
 def _verdict(say: _Say, found: Diff) -> Line:
@@ -117,14 +116,14 @@ def _lineage(say: _Say, name: str, found: LineageDiff) -> list[Row]:
         rows.append(_row(say("hops", what=name), str(len(found.a.hops)), str(len(found.b.hops))))
     for index, (a, b) in enumerate(zip(found.a.hops, found.b.hops, strict=False)):
         if not _alike(a.value, b.value):
-            rows.append(_row(_step(say, f"{name}[{index}]"), _value(say, a.value), _value(say, b.value)))
+            rows.append(_row(step_name(f"{name}[{index}]", say.language), _value(say, a.value), _value(say, b.value)))
     return rows
 
 
-def _step(say: _Say, name: str) -> str:
+def step_name(name: str, language: str) -> str:
     """Return what a reader calls a step: ``scale[2]`` is the third hop of the scale."""
     what, bracket, index = name.partition("[")
-    return say("hop", what=what, number=int(index[:-1]) + 1) if bracket else name
+    return message("diff.hop", what=what, number=int(index[:-1]) + 1).text(language) if bracket else name
 
 
 def _alike(a: object, b: object) -> bool:
@@ -158,18 +157,12 @@ def _place(say: _Say, found: PlaceDiff) -> list[Row]:
     """Return two rows, one for each trace, and what is written there in rows of its own where it differs."""
     rows = []
     for side, site in (("A", found.a), ("B", found.b)):
-        name = _step(say, found.name) if side == "A" else ""
+        name = step_name(found.name, say.language) if side == "A" else ""
         where = muted(say("absent")) if site is None else line(place(site))
         rows.append(Row((line(Piece(name, Role.LABEL)), muted(side), where)))
         if site is not None and found.rewritten:
-            rows.append(Row(((), (), line(Piece(_short(site.code), Role.CODE)))))
+            rows.append(Row(((), (), line(Piece(" ".join(site.code.split()), Role.CODE)))))
     return rows
-
-
-def _short(code: str) -> str:
-    """Return an expression on one line, a long one cut."""
-    text = " ".join(code.split())
-    return text if len(text) <= _LONGEST_CODE else f"{text[: _LONGEST_CODE - 1]}…"
 
 
 # ------------------------------------------------------------------------------------------------- the tensors

@@ -27,12 +27,13 @@ class Pointed:
     label: str
 
 
-def excerpt(pointed: Sequence[Pointed]) -> Excerpt:
-    """Return the lines around expressions of one file, in the order of the file, each expression marked."""
+def excerpt(pointed: Sequence[Pointed], above: int = 0) -> Excerpt:
+    """Return the lines of expressions of one file, in the order of the file, each expression marked; with them so many
+    lines ``above`` each, where the file is here."""
     pointed = tuple(dict.fromkeys(pointed))  # one expression may give several tensors
     first = pointed[0].site
     text = _text(first.file, first.sha256)
-    rows = _from_file(text, pointed) if text is not None else _from_code(pointed)
+    rows = _from_file(text, pointed, above) if text is not None else _from_code(pointed)
     return Excerpt(_heading(first), _dedented(rows))
 
 
@@ -52,8 +53,8 @@ def _text(file: Path, sha256: str) -> Text | None:
     return Text.of(content.decode("utf-8")) if hashlib.sha256(content).hexdigest() == sha256 else None
 
 
-def _from_file(text: Text, pointed: Sequence[Pointed]) -> list[CodeLine]:
-    wanted = sorted({number for each in pointed for number in _numbers(each.site)})
+def _from_file(text: Text, pointed: Sequence[Pointed], above: int) -> list[CodeLine]:
+    wanted = sorted({number for each in pointed for number in _numbers(each.site, above)})
     rows: list[CodeLine] = []
     for number in wanted:
         if rows and rows[-1].number != number - 1:
@@ -63,9 +64,9 @@ def _from_file(text: Text, pointed: Sequence[Pointed]) -> list[CodeLine]:
     return rows
 
 
-def _numbers(site: Site) -> range:
+def _numbers(site: Site, above: int = 0) -> range:
     """Return the lines of an expression, the last of a very long one left out."""
-    return range(site.span.line, min(site.span.end_line, site.span.line + _MOST_LINES - 1) + 1)
+    return range(max(site.span.line - above, 1), min(site.span.end_line, site.span.line + _MOST_LINES - 1) + 1)
 
 
 def _marks(number: int, content: str, pointed: Sequence[Pointed]) -> tuple[Mark, ...]:

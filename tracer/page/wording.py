@@ -38,7 +38,12 @@ def place(site: Site, whole: bool = True) -> Piece:
 
 def file_name(site: Site) -> str:
     """Return the last part of a site's path."""
-    return site.path.rsplit("/", 1)[-1]
+    return file_name_of(site.path)
+
+
+def file_name_of(path: str) -> str:
+    """Return the last part of a path with forward slashes."""
+    return path.rsplit("/", 1)[-1]
 
 
 def muted(text: str) -> Line:

@@ -3,6 +3,7 @@
 Must not know: how it is shown.
 """
 
+import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from itertools import zip_longest
@@ -76,8 +77,18 @@ class PlaceDiff:
 
     @property
     def rewritten(self) -> bool:
-        """Whether what is written there differs, or the function it stands in."""
-        return self.a is None or self.b is None or (self.a.scope, self.a.code) != (self.b.scope, self.b.code)
+        """Whether what is written there differs otherwise than in layout, or the function it stands in."""
+        if self.a is None or self.b is None or self.a.scope != self.b.scope:
+            return True
+        return self.a.code != self.b.code and _meaning(self.a.code) != _meaning(self.b.code)
+
+
+def _meaning(code: str) -> str:
+    """Return what an expression says, whatever its layout."""
+    try:
+        return ast.dump(ast.parse(f"({code}\n)", mode="eval"))
+    except (SyntaxError, ValueError):  # a piece of an expression
+        return " ".join(code.split())
 
 
 @dataclass(frozen=True)

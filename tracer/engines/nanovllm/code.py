@@ -12,6 +12,7 @@ from tracer.capture.recorder import Recorder
 from tracer.engines.nanovllm import sources
 from tracer.engines.nanovllm.kernels import Watched
 from tracer.engines.nanovllm.modules import load
+from tracer.engines.nanovllm.sources import Sources
 from tracer.errors import Unsupported
 from tracer.kernels.choose import ChosenKernel
 from tracer.source import anchors
@@ -36,10 +37,14 @@ def ready(kernel: ChosenKernel, recorder: Recorder, cache: Path | None) -> Code:
     """
     watched = _watched(kernel, recorder)
     found = sources.read()
-    defined = anchors.definitions(sources.PROJECT)
-    table = anchors.table(defined, {key: found.files[member] for key, member in defined.files.items()}, cache)
     modules = load(found.files, {function.name: function for function in watched})
-    return Code(found.version, defined, table, modules, watched)
+    return Code(found.version, anchors.definitions(sources.PROJECT), table(found, cache), modules, watched)
+
+
+def table(found: Sources, cache: Path | None) -> Table:
+    """Return where nano-vllm's anchors stand in its files; ``cache`` keeps finished tables."""
+    defined = anchors.definitions(sources.PROJECT)
+    return anchors.table(defined, {key: found.files[member] for key, member in defined.files.items()}, cache)
 
 
 def _watched(kernel: ChosenKernel, recorder: Recorder) -> tuple[Watched, ...]:

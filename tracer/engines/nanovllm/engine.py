@@ -15,14 +15,15 @@ from tracer.engines.arrays import to_array
 from tracer.engines.nanovllm import sources, steps
 from tracer.engines.nanovllm.attention import from_kernel
 from tracer.engines.nanovllm.code import Code, ready
+from tracer.engines.nanovllm.departures import Run, departures
 from tracer.engines.nanovllm.phase import PREFILL, Phase
-from tracer.engines.nanovllm.run import Caught, Ran, run
+from tracer.engines.nanovllm.run import Caught, run
 from tracer.engines.transformers.effects import observe
 from tracer.engines.transformers.engine import Wanted
 from tracer.engines.transformers.steps import lineage as followed
 from tracer.lineage.hops import path
 from tracer.records import Capture, LayerTrace, Token
-from tracer.texts import Message, message
+from tracer.texts import Message
 
 _PACKAGES = ("tracer", "torch", "transformers", "numpy", "safetensors", "tokenizers")
 
@@ -47,7 +48,8 @@ def trace_layers(
     with plain(wanted.kernel.device):
         code = ready(wanted.kernel, recorder, wanted.cache)
         ran = run(checkpoint, wanted, recorder, code, phase, layers)
-        warnings = (*checkpoint.warnings, *departures(checkpoint, ran))
+        found = departures(checkpoint, Run(ran.unread, ran.damaged, len(tokens)))
+        warnings = (*checkpoint.warnings, *found)
         way = "decode" if phase.decode else "prefill"
         return tuple(_trace(checkpoint, tokens, wanted, code, way, caught, warnings) for caught in ran.caught)
 
@@ -83,22 +85,6 @@ def _trace(
         effects=effects,
         warnings=warnings,
     )
-
-
-def departures(checkpoint: Checkpoint, ran: Ran) -> tuple[Message, ...]:
-    """Return where nano-vllm departs from the model that this checkpoint describes."""
-    settings = checkpoint.settings
-    found = []
-    rope, sliding = settings.rope, settings.layer_types.count("sliding_attention")
-    if rope["rope_type"] != "default":
-        found.append(message("nanovllm.rope_scaling", type=rope["rope_type"], factor=rope.get("factor")))
-    if sliding:
-        found.append(message("nanovllm.window", window=settings.window, layers=sliding))
-    if ran.unread:
-        found.append(message("nanovllm.unread", tensors=", ".join(ran.unread[:4]), count=len(ran.unread)))
-    if ran.damaged:
-        found.append(message("nanovllm.residual"))
-    return tuple(found)
 
 
 def _versions(version: str) -> dict[str, str]:
