@@ -51,13 +51,11 @@ class Instrumentation:
 
         Raises Unsupported where another trace holds the code in this process.
         """
-        with turn():
-            if not _RUNNING.acquire(blocking=False):
+        with turn():  # only this thread can hold what follows, so to ask first is enough
+            if _RUNNING.locked():
                 raise Unsupported("source.busy")
-            try:
+            with _RUNNING:
                 yield from self._swapped(recorder)
-            finally:
-                _RUNNING.release()
 
     def _swapped(self, recorder: Recorder) -> Iterator[None]:
         def probe(number: int, value: Any) -> Any:

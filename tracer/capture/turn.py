@@ -18,9 +18,12 @@ def turn() -> Iterator[None]:
 
     Raises Unsupported where another thread holds it: waiting could take minutes, and nobody asked for that.
     """
-    if not _TURN.acquire(blocking=False):
-        raise Unsupported("source.busy")
-    try:
+    held = False
+    try:  # from here on, so that no Ctrl-C falls between taking the turn and promising to give it back
+        held = _TURN.acquire(blocking=False)
+        if not held:
+            raise Unsupported("source.busy")
         yield
     finally:
-        _TURN.release()
+        if held:
+            _TURN.release()

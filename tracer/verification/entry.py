@@ -124,6 +124,7 @@ def verify_model(
     are as before afterwards. Raises InputError, Unsupported.
     """
     live = Live(model)
+    _refuse_hollow(live)
     facts = live.facts(0)
     looked = _within("layer", layers, len(live.attentions))
     chosen_heads = _within("head", heads, facts.heads)
@@ -148,6 +149,13 @@ def verify_model(
         choices={name: Choice(value, own) for name, value in values.items()},
         warnings=(*_compiler_warnings(live), *_window_warnings(live), *shortened),
     )
+
+
+def _refuse_hollow(live: Live) -> None:
+    """Raise Unsupported where a weight has a shape but no numbers; what accelerate holds comes when it is needed."""
+    hollow = [name for name, weight in live.model.named_parameters() if weight.is_meta]
+    if hollow and not hasattr(live.model, "_hf_hook"):
+        raise Unsupported("engine.hollow", weight=hollow[0])
 
 
 def live_kind(live: Live) -> str:

@@ -150,8 +150,8 @@ def quiet_cast(utils: ModuleType) -> Iterator[None]:
         return not record.getMessage().startswith("Casting fp32 inputs back to torch.float32")
 
     logger = logging.getLogger(utils.__name__)
-    logger.addFilter(keep)
     try:
+        logger.addFilter(keep)
         yield
     finally:
         logger.removeFilter(keep)

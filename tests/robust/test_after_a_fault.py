@@ -1,0 +1,199 @@
+"""In a user's process: whatever fails in the middle of a trace or a verification, everything is as it was before."""
+
+import importlib
+import logging
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+
+import tracer
+from tests.robust.faults import Planted, at_call, at_place, places
+from tests.robust.state import differences, look
+from tests.verify.conftest import IDS, live_model
+from tracer.capture.recorder import Recorder
+from tracer.errors import Unsupported
+
+KERNELS = ("cpu-flash", "sdpa", "eager")
+# What is put into transformers and torch, and taken out again.
+PATCHING = [
+    importlib.import_module(f"tracer.{name}")
+    for name in ("capture.instrument", "capture.turn", "engines.ambient", "engines.transformers.lending")
+]
+# All else that runs while it is in.
+RUNNING = [
+    *PATCHING,
+    *(
+        importlib.import_module(f"tracer.engines.transformers.{name}")
+        for name in ("engine", "streaming", "steps", "attention", "effects")
+    ),
+]
+WATCHING = [
+    *PATCHING,
+    *(
+        importlib.import_module(f"tracer.engines.transformers.{name}")
+        for name in ("live", "watching", "observed", "seeing", "frames", "calls")
+    ),
+]
+
+
+def traced(kernel: str = "cpu-flash") -> Any:
+    return tracer.trace(tokens=[1, 2, 3], layer=1, kernel=kernel)
+
+
+def verified(model: Any) -> Any:
+    return tracer.verify(model, tokens=IDS[:12], layers=(1,), scenarios=("plain", "cached"))
+
+
+def after(run: Callable[[], object], fault: Any, model: Any = None) -> dict[str, Any]:
+    """What differs once ``run`` has met ``fault``, which it has to."""
+    before = look(model)
+    with pytest.raises(Planted), fault:
+        run()
+    return differences(before, look(model))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_an_exception_at_each_probe_of_a_trace(kernel: str) -> None:
+    traced(kernel)
+    with at_call(Recorder, "note", 0) as calls:
+        traced(kernel)
+    assert calls[0] > 20
+    for number in range(1, calls[0] + 1, 1 if kernel == "cpu-flash" else 3):  # the others share nearly all of it
+        assert after(lambda: traced(kernel), at_call(Recorder, "note", number)) == {}, number
+    assert traced(kernel).exit_code == 0
+
+
+def test_an_exception_at_each_step_of_lending_and_patching() -> None:
+    traced()
+    found = places(PATCHING, "line", traced)
+    assert len(found) > 60
+    for place in found:
+        assert after(traced, at_place(PATCHING, "line", place)) == {}, place
+    with ThreadPoolExecutor(1) as another:  # nobody else's turn was lost either
+        assert another.submit(traced).result().exit_code == 0
+
+
+def test_an_exception_in_each_function_of_a_run() -> None:
+    traced()
+    found = places(RUNNING, "call", traced)
+    assert len(found) > 40
+    for place in found:
+        assert after(traced, at_place(RUNNING, "call", place)) == {}, place
+
+
+def test_an_exception_in_each_function_of_a_verification() -> None:
+    model = live_model()
+    verified(model)
+    found = places(WATCHING, "call", lambda: verified(model))
+    assert len(found) > 20
+    for place in found:
+        assert after(lambda: verified(model), at_place(WATCHING, "call", place), model) == {}, place
+    assert verified(model).exit_code == 0
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_nothing_differs_after_a_trace_that_went_well(kernel: str) -> None:
+    traced(kernel)
+    before = look()
+    assert traced(kernel).exit_code == 0
+    assert differences(before, look()) == {}
+
+
+def test_what_is_left_behind_would_be_noticed() -> None:
+    from transformers.models.qwen3 import modeling_qwen3 as qwen3
+
+    model = live_model()
+    before = look(model)
+    hook = model.model.layers[0].register_forward_hook(lambda *_: None)
+    rotate = qwen3.rotate_half
+    own = rotate.__code__
+    rotate.__code__ = own.replace(co_name="other")
+    qwen3.__dict__["__probe__"] = None
+    torch.set_default_dtype(torch.float64)
+    logging.getLogger("transformers").addFilter(keep := logging.Filter())
+    try:
+        found = differences(before, look(model))
+    finally:
+        hook.remove()
+        rotate.__code__ = own
+        del qwen3.__dict__["__probe__"]
+        torch.set_default_dtype(torch.float32)
+        logging.getLogger("transformers").removeFilter(keep)
+    for name in ("rotate_half code", "__probe__", "default dtype", "_forward_hooks", "loggers"):
+        assert any(name in key for key in found), name
+    assert differences(before, look(model)) == {}
+
+
+# ---------------------------------------------------------------------------------------- modes that a user has set
+
+
+def test_the_users_warnings_and_log_are_the_users(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        shown, warnings.showwarning = warnings.showwarning, lambda *found: heard.append(str(found[0]))
+        try:
+            with caplog.at_level(logging.DEBUG):
+                traced()
+                warnings.warn("mine", stacklevel=1)
+                logging.getLogger("mine").info("heard")
+        finally:
+            warnings.showwarning = shown
+    assert heard == ["mine"]  # none of ours among them, and the user's own came through
+    assert [record.getMessage() for record in caplog.records if record.name == "mine"] == ["heard"]
+    assert not [
+        record for record in caplog.records if record.name.startswith("tracer") and record.levelno >= logging.WARNING
+    ]
+
+
+MODES: dict[str, Callable[[], Any]] = {
+    "inference": torch.inference_mode,
+    "no gradients": torch.no_grad,
+    "gradients": torch.enable_grad,
+    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    "meta device": lambda: torch.device("meta"),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_trace_and_a_verification_give_the_same_under_any_mode(mode: str) -> None:
+    model = live_model()
+    plain, proven = traced(), verified(model)
+    with MODES[mode]():
+        before = look()
+        trace, verification = traced(), verified(model)
+        assert differences(before, look()) == {}
+    assert trace.layer.kernel.output.bits.tolist() == plain.layer.kernel.output.bits.tolist()
+    assert [check.status for check in trace.checks] == [check.status for check in plain.checks]
+    assert [one.check.status for one in verification.outcomes] == [one.check.status for one in proven.outcomes]
+
+
+def test_a_double_default_dtype_changes_no_bit() -> None:
+    plain = traced()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert traced().layer.kernel.output.bits.tolist() == plain.layer.kernel.output.bits.tolist()
+        assert torch.get_default_dtype() is torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_a_compiled_model_is_verified() -> None:
+    model = live_model()
+    compiled = torch.compile(model, backend="eager")
+    before = look(model)
+    found = tracer.verify(compiled, tokens=IDS[:12], layers=(1,), scenarios=("plain",))
+    assert found.exit_code == 0
+    torch.compiler.reset()
+    assert differences(before, look(model)) == {}
+
+
+def test_a_model_without_numbers_says_why_not() -> None:
+    model = live_model().to("meta")
+    with pytest.raises(Unsupported) as caught:
+        tracer.verify(model, tokens=IDS[:12], layers=(1,))
+    assert "meta" in caught.value.text()
