@@ -3,6 +3,7 @@
 import hashlib
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -13,7 +14,8 @@ from tests.invented_trace import invented
 from tests.render.html.test_file import held
 from tracer import data
 from tracer.counterexamples.spread import spread
-from tracer.maths.patterns import pattern
+from tracer.maths.attention import Head
+from tracer.maths.patterns import Pattern, pattern
 from tracer.page import overview
 from tracer.page.numbers import significant
 from tracer.page.part import LENS, part_of
@@ -127,7 +129,7 @@ def _stated(numbers: Numbers) -> dict[str, float]:
 def test_the_data_for_clicks_give_the_very_numbers_back(made: Report, trace: Trace) -> None:
     (numbers,) = parts(made, Numbers)
     for name, values in (("q", trace.reference.q), ("k", trace.reference.k), ("v", trace.reference.v)):
-        assert np.array_equal(held(numbers.data[name]), values)  # type: ignore[arg-type]
+        assert np.array_equal(held(numbers.data[name]), values)
     assert [float(text) for text in numbers.data["row_max"]] == trace.reference.row_max.tolist()  # type: ignore[attr-defined]
 
 
@@ -140,7 +142,7 @@ def test_a_long_prompt_shows_a_stated_window_and_what_is_left_out_of_it() -> Non
     assert plain(weights.columns[-1].text.en) == "elsewhere"
     for row in weights.texts:
         assert sum(number(text) for text in row if text != "·") == pytest.approx(1, abs=1e-3)
-    rest = held(numbers.data["rest"])  # type: ignore[arg-type]
+    rest = held(numbers.data["rest"])
     inside = trace.reference.weights(slice(32, 40), slice(32, 40)) @ trace.reference.v[32:40]
     np.testing.assert_allclose(inside + rest, trace.reference.output[32:40], atol=1e-10)
     assert numbers.data["others"] == [32] * 8  # keys 0 to 31; later ones are none that a row sees
@@ -151,14 +153,14 @@ def test_captured_numbers_go_into_the_page_with_every_bit(dtype: str) -> None:
     trace = look_at(invented(6, dtype), 2)
     (numbers,) = parts(report(trace, "en"), Numbers)
     for name, values in (("q", trace.reference.q), ("k", trace.reference.k), ("v", trace.reference.v)):
-        assert np.array_equal(held(numbers.data[name]), values)  # type: ignore[arg-type]
-    assert np.array_equal(held(numbers.data["kernel"]), trace.layer.kernel.output.float64()[:, 2])  # type: ignore[arg-type]
+        assert np.array_equal(held(numbers.data[name]), values)
+    assert np.array_equal(held(numbers.data["kernel"]), trace.layer.kernel.output.float64()[:, 2])
 
 
 def test_the_lens_knows_the_keys_outside_the_window_at_every_temperature() -> None:
     trace = look_at(invented(40), 2)
     (numbers,) = parts(report(trace, "en", size=8), Numbers)
-    sums, means = map(held, numbers.data["lens"])  # type: ignore[call-overload]
+    sums, means = map(held, numbers.data["lens"])
     for row, query in enumerate(range(32, 40)):
         for step, position in enumerate(LENS):
             x = (trace.reference.scores(slice(query, query + 1))[0] - trace.reference.row_max[query]) / 10 ** (
@@ -298,8 +300,13 @@ def test_the_heads_of_a_long_prompt_are_not_left_out_without_a_word(monkeypatch:
 
 
 def test_all_heads_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int] = []
-    monkeypatch.setattr(overview, "pattern", lambda head, ids: (seen.append(1), pattern(head, ids))[1])
+    seen: list[Head] = []
+
+    def counted(head: Head, ids: Sequence[int]) -> Pattern:
+        seen.append(head)
+        return pattern(head, ids)
+
+    monkeypatch.setattr(overview, "pattern", counted)
     report(look_at(invented(8), 2), "en")
     assert len(seen) == 4
 

@@ -141,6 +141,8 @@ def _traced(
             cost=read,
             light=True,
             placement=placement,
+            cached=asked.cached,
+            decode=asked.decode,
         )
     finally:
         collector.release()
@@ -181,12 +183,11 @@ def _json(heads: Sequence["Trace"], asked: RunOptions | ShowOptions, language: s
 
 def _html(heads: Sequence["Trace"], asked: RunOptions | ShowOptions, language: str) -> bytes:
     """A report of one head: the one asked for; of all, the first that fails a check, else the first."""
-    from tracer.page.report import WINDOW, report
+    from tracer.page.report import report
     from tracer.render.html.render import render
 
     shown = next((traced for traced in heads if traced.exit_code == exits.FAILED), heads[0])
-    size = WINDOW if asked.window is None else asked.window
-    return render(report(shown, language, query=shown.layer.request.query, size=size)).encode("utf-8")
+    return render(report(shown, language, query=shown.layer.request.query, size=asked.window)).encode("utf-8")
 
 
 def deliver(answer: str | bytes, output: Path | None, language: str) -> None:

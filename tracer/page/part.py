@@ -112,6 +112,15 @@ LENS = tuple(round(-2 + step / 10, 1) for step in range(41))
 _HELD = {"F64": ("F64", "<f8"), "F32": ("F32", "<f4"), "F16": ("F32", "<f4"), "BF16": ("BF16", "<u2")}
 
 
+def bytes_of(count: int, width: int, dtype: str) -> int:
+    """Return about how many bytes the tables and numbers of ``count`` queries and keys take in a page, where others are
+    outside: four matrices of ``width`` features, four of positions, and what the keys outside add."""
+    number = np.dtype(_HELD[dtype][1]).itemsize * 4 / 3  # in base64
+    features, positions = 15.5 + number, 13.2  # a cell of a table, the number itself beside it
+    outside = width * 8 * 4 / 3 + 2 * len(LENS) * 4 * 4 / 3
+    return round(count * (4 * width * features + 4 * count * positions + outside))
+
+
 def data(trace: Trace, part: Part, names: tuple[Shown, ...], window: Window, where: str) -> dict[str, object]:
     """Return what a click computes from. Matrices are the very numbers as little-endian bytes in base64, row by row;
     ``dtype`` says of what type (F64, F32, or BF16: the upper half of an F32).

@@ -12,6 +12,7 @@ from tracer.page import cards, grids, practice, reference, route, scaling, wrong
 from tracer.page.cards import card_id
 from tracer.page.head import head_page
 from tracer.page.overview import measure, overview_page
+from tracer.page.part import bytes_of
 from tracer.page.record import Page, Pictures, Section
 from tracer.page.sheet import Both, Chapter, Heading, Pair, Paragraph, Part, Report, both, one_line
 from tracer.page.tokens import Shown, groups, shown
@@ -19,19 +20,30 @@ from tracer.page.window import Window, window
 from tracer.result import Trace
 
 WINDOW = 64
+_STEP = 8
+_MOST_BYTES = 1_040_000  # of the head's tables and numbers; with the rest of a report less than 1.5 MB
 _WALKED = 16
 _MOST_FOR_HEADS = 1024  # measuring all heads takes time with the square of the tokens
 _QUOTED = 12  # tokens of the prompt that a citation begins with
 _HEADS_SECTIONS = ("worth", "heads", "pictures")
 
 
-def report(trace: Trace, language: str, *, query: int | None = None, size: int = WINDOW) -> Report:
+def usual_window(trace: Trace) -> int:
+    """Return how many queries and keys a report shows unless told otherwise: WINDOW, or of a head so wide that its file
+    would pass 1.5 MB as many as do not."""
+    q = trace.layer.captures["q"].array
+    sizes = range(WINDOW, _STEP, -_STEP)
+    return next((size for size in sizes if bytes_of(size, q.shape[-1], q.dtype) <= _MOST_BYTES), _STEP)
+
+
+def report(trace: Trace, language: str, *, query: int | None = None, size: int | None = None) -> Report:
     """Return the report of a trace's head; ``language`` is shown first, the other one can be switched to.
 
-    ``query`` is followed to its output, the last one where None; ``size`` bounds how many queries and keys are shown.
-    Raises InputError for a query that is not in the prompt or a size below 1.
+    ``query`` is followed to its output, the last one where None; ``size`` bounds how many queries and keys are shown
+    (None: see usual_window). Raises InputError for a query that is not in the prompt or a size below 1.
     """
     visibility = trace.reference.visibility
+    size = usual_window(trace) if size is None else size
     followed = visibility.tq - 1 if query is None else query
     part = window(visibility.tq, visibility.tk, size, query)
     names = shown(trace.layer.tokens)
