@@ -31,11 +31,15 @@ def trace(
     kernel: str = "auto",
     device: str = "auto",
     dtype: str = "auto",
+    cached: int = 0,
+    decode: bool = False,
 ) -> "Trace":
     """Return the trace of one attention head: captures, places, scale and causal lineage, reference, checks.
 
     ``checkpoint`` is a folder, a hub id, or None for the shipped qwen3-tiny. Every captured tensor is under
     ``trace.layer.captures``: its name, axes, exact bits (``.array.numbers()``) and the source expression that made it.
+    With engine nano-vllm the first ``cached`` tokens may be in a cache already, and ``decode`` traces the last token
+    alone: queries and what comes of them are then the new tokens' only, keys and values everyone's.
     Raises InputError for what cannot be done as asked, Unsupported for what cannot be done here.
     """
     if isinstance(checkpoint, os.PathLike):
@@ -45,8 +49,10 @@ def trace(
     for name, value in texts.items():
         if not isinstance(value, str) and not (value is None and name in ("checkpoint", "revision", "prompt")):
             raise _wrong(name, "text", value)
-    if not isinstance(chat, bool):
-        raise _wrong("chat", "flag", chat)
+    for name, flag in (("chat", chat), ("decode", decode)):
+        if not isinstance(flag, bool):
+            raise _wrong(name, "flag", flag)
+    cached = _whole("cached", cached)
     layer, head = _whole("layer", layer), _whole("head", head)
     query = None if query is None else _whole("query", query)
     tokens = None if tokens is None else _ids(tokens)
@@ -68,6 +74,8 @@ def trace(
         device=device,
         dtype=dtype,
         all_heads=True,
+        cached=cached,
+        decode=decode,
     )
 
 

@@ -14,6 +14,7 @@ import platformdirs
 from tracer import memory
 from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.checkpoint.open import open_checkpoint
+from tracer.engines.nanovllm.phase import PREFILL, Phase
 from tracer.engines.transformers.engine import Progress, Wanted
 from tracer.engines.transformers.placement import Placement
 from tracer.engines.versions.names import version_of
@@ -67,6 +68,8 @@ def trace_layers(
     cost: Cost | None = None,
     light: bool = False,
     placement: Placement = STREAMED,
+    cached: int = 0,
+    decode: bool = False,
 ) -> tuple[LayerTrace, ...]:
     """Return the trace of each of ``layers``, ascending, from one pass of the model.
 
@@ -75,8 +78,10 @@ def trace_layers(
     that is asked for. ``report`` is told of what is fetched for another version (``transformers@5.16.1``), ``cost``
     in the end of how many bytes of tensors were read, of how many (None where not all are here). ``light`` is for a
     process that runs nothing else (see Wanted). ``placement`` spreads the model over devices, or over processes, all of
-    which must then call this, and rank 0 alone is given traces. Raises InputError for what cannot be done as asked, or
-    not in the memory that is free; Unsupported for what cannot be done here.
+    which must then call this, and rank 0 alone is given traces. ``cached`` tokens of the prompt are in a cache when the
+    rest comes in (nano-vllm's prefix cache, or a later chunk of a prefill); with ``decode`` the rest is the last token
+    alone, in decode. Raises InputError for what cannot be done as asked, or not in the memory that is free; Unsupported
+    for what cannot be done here.
     """
     version = version_of(engine)
     if engine not in ENGINES and version is None:
@@ -90,6 +95,9 @@ def trace_layers(
     read = read_prompt(opened, prompt, tokens, chat)
     if query is not None and not 0 <= query < len(read):
         raise InputError("pipeline.query_range", query=query, last=len(read) - 1)
+    phase = _phase(engine, cached, decode, len(read))
+    if query is not None and query < phase.cached:
+        raise InputError("pipeline.query_cached", query=query, first=phase.cached, last=len(read) - 1)
     run_dtype = read_dtype(opened, dtype)
     facts = opened.model_facts(layers[0])
     chosen = choose(kernel, device=device, dtype=LONG_DTYPES[run_dtype.value], head_dim=facts.head_dim)
@@ -117,7 +125,8 @@ def trace_layers(
     wanted = Wanted(request, chosen, kept, Path(platformdirs.user_cache_dir("tracer")), progress, light)
     traced: tuple[LayerTrace, ...]
     way = importlib.import_module(ENGINES[engine]) if placement.streamed else placement
-    traced = way.trace_layers(opened, read, wanted, layers)
+    given = () if phase == PREFILL else (phase,)  # one engine alone knows of any other
+    traced = way.trace_layers(opened, read, wanted, layers, *given)
     if cost is not None:
         cost(opened.bytes_read, opened.bytes_stored)
     return traced
@@ -130,6 +139,18 @@ def _other_version(
 
     found = trace_there(version, layers, order, report)
     return tuple(replace(trace, request=replace(trace.request, engine=engine)) for trace in found)
+
+
+def _phase(engine: str, cached: int, decode: bool, length: int) -> Phase:
+    """Return how the prompt comes in; raises InputError where the engine has no such way, or the prompt is too
+    short."""
+    if not cached and not decode:
+        return PREFILL
+    if engine != "nano-vllm":
+        raise InputError("pipeline.phase", engine=engine)
+    phase = Phase(cached or length - 1, decode=True) if decode else Phase(cached)
+    phase.check(length)
+    return phase
 
 
 def _why_engine(engine: str) -> Message:

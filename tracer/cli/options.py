@@ -45,6 +45,8 @@ class RunOptions:
     output: Path | None = None
     save: Path | None = None
     verbose: bool = False
+    cached: int = 0
+    decode: bool = False
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,15 @@ def run_options() -> list[click.Parameter]:
             heading=how,
             text=message("cli.opt_dtype", known=dtypes),
         ),
+    ]
+
+
+def phase_options() -> list[click.Parameter]:
+    """Return ``--cached`` and ``--decode``, for what traces one engine's code."""
+    how = "cli.heading_how"
+    return [
+        Option("--cached", type=Whole(), default=0, metavar="N", heading=how, text=message("nanovllm.opt_cached")),
+        Option("--decode", is_flag=True, heading=how, text=message("nanovllm.opt_decode")),
     ]
 
 

@@ -30,7 +30,7 @@ _TEXTS = {"head": message("report.opt_head"), "window": message("report.opt_wind
 
 
 def _params() -> list[click.Parameter]:
-    found = [*options.run_options(), *options.format_options(), options.window_option()]
+    found = [*options.run_options(), *options.phase_options(), *options.format_options(), options.window_option()]
     for option in found:
         if isinstance(option, Option) and option.name in _TEXTS:
             option.text = _TEXTS[option.name]

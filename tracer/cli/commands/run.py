@@ -24,6 +24,7 @@ def _run(ctx: click.Context, /, **values: Any) -> int:
 
 OPTIONS = [
     *options.run_options(),
+    *options.phase_options(),
     options.device_map_option(),
     *formats.format_options(),
     options.window_option(),

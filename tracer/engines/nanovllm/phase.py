@@ -24,6 +24,15 @@ class Phase:
     page: int = PAGE
     order: tuple[int, ...] | None = None
 
+    def check(self, length: int) -> None:
+        """Raise InputError where a prompt of ``length`` tokens cannot come in so."""
+        if self.decode and length < 2:
+            raise InputError("nanovllm.decode_alone")
+        if self.decode and self.cached != length - 1:
+            raise InputError("nanovllm.decode", cached=self.cached, length=length)
+        if not 0 <= self.cached < length:
+            raise InputError("nanovllm.cached", cached=self.cached, length=length)
+
     def pages(self, length: int) -> tuple[int, ...]:
         """Return the pages of a sequence of ``length`` tokens, in its order."""
         count = -(-length // self.page)
@@ -90,10 +99,7 @@ def _prefill(starts_q: Any, starts_k: Any, longest_q: int, longest_k: int) -> di
 def schedule(ids: tuple[int, ...], phase: Phase) -> list[Scheduled]:
     """Return the parts of a prompt in the order they run; raises InputError for a phase that the prompt is too short
     for."""
-    if phase.decode and phase.cached != len(ids) - 1:
-        raise InputError("nanovllm.decode", cached=phase.cached, length=len(ids))
-    if not 0 <= phase.cached < len(ids):
-        raise InputError("nanovllm.cached", cached=phase.cached, length=len(ids))
+    phase.check(len(ids))
     if not phase.cached:
         return [Scheduled(ids, 0, False, phase.page, None)]
     pages = phase.pages(len(ids))
