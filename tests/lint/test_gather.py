@@ -20,12 +20,14 @@ RIGHT = "from flash_attn import flash_attn_func\ndef f(q, k, v):\n    return fla
         (b"def f(:\n", "does not parse as Python, line 1: "),
         (b"print 'two'\n", "does not parse as Python, line 1: "),
         (b"x = '\xff'\n", "is not UTF-8 (first wrong byte at offset 5)"),
+        (b"# coding: ascii\nx = '\xff'\n", "declares the encoding ascii, but byte 21"),
+        (b"# coding: no-such\nx = 1\n", "declares an encoding that does not exist"),
         (b"x = 1\0\n", "has a NUL byte at offset 5"),
         (b"x = " + b"(" * 5000 + b")" * 5000, ""),
         (b"x = " + b"-" * 100_000 + b"1", ""),
         (b"x = " + b"1" * 10_000, "does not parse as Python"),
     ],
-    ids=["syntax", "python 2", "latin", "nul", "nested", "signs", "digits"],
+    ids=["syntax", "python 2", "latin", "ascii", "encoding", "nul", "nested", "signs", "digits"],
 )
 def test_a_file_that_cannot_be_read_is_told_and_the_others_are_judged(
     tmp_path: Path, content: bytes, reason: str
@@ -99,6 +101,15 @@ def test_a_byte_order_mark_shifts_no_column(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_bytes(b"\xef\xbb\xbf" + b"F.scaled_dot_product_attention(q, k, v)\n")
     (kernel,) = lint([tmp_path]).kernels
     assert (kernel.place.span.line, kernel.place.span.column) == (1, 0)
+
+
+def test_a_file_is_read_in_the_encoding_it_declares(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_bytes(
+        "# coding: latin-1\nx = 'é', F.scaled_dot_product_attention(q, k, v)\n".encode("latin-1")
+    )
+    report = lint([tmp_path])
+    assert report.skipped == ()
+    assert (report.kernels[0].place.span.line, report.kernels[0].place.span.column) == (2, 9)
 
 
 def test_columns_count_code_points(tmp_path: Path) -> None:

@@ -53,6 +53,10 @@ CASES = {
         attention("self.scaling = 1.0", body=CALL, name="Qwen3Attention"),
         attention("self.scaling = 1.0", body=CALL, name="T5Attention"),
     ),
+    "scale-hard-coded": (
+        attention("self.scaling = 128 ** -0.5", body=CALL, name="Qwen3Attention"),
+        attention("self.scaling = 128 ** -0.5", body=CALL, name="OtherAttention"),
+    ),
     "scale-differs": (
         attention(
             "self.scaling = config.attention_multiplier",
@@ -85,6 +89,26 @@ CASES = {
     "causal-ignored": (
         attention("self.is_causal = True", body="return flash_attn_func(q, k, v)"),
         attention("self.is_causal = True", body="return flash_attn_func(q, k, v, causal=self.is_causal)"),
+    ),
+    "causal-off": (
+        attention(body="return F.scaled_dot_product_attention(q, k, v, is_causal=False)", name="Qwen3Attention"),
+        attention(
+            "self.is_causal = False",
+            body="return F.scaled_dot_product_attention(q, k, v, is_causal=self.is_causal)",
+            name="Qwen3Attention",
+        ),
+    ),
+    "causal-triangle": (
+        (
+            "def f(q, k, v):\n"
+            "    s = (q @ k.mT).masked_fill(torch.tril(torch.ones(4, 4)) == 1, float('-inf'))\n"
+            "    return F.softmax(s, -1) @ v\n"
+        ),
+        (
+            "def f(q, k, v):\n"
+            "    s = (q @ k.mT).masked_fill(torch.tril(torch.ones(4, 4)) == 0, float('-inf'))\n"
+            "    return F.softmax(s, -1) @ v\n"
+        ),
     ),
     "argument-order": (
         VARLEN
@@ -184,8 +208,70 @@ def test_the_fault_of_s1_names_both_and_the_way_to_the_kernel(linted: Lint) -> N
     (finding,) = linted(CASES["scale-hidden-size"][0]).findings
     assert (finding.severity, finding.place.code) == (Severity.ERROR, f"({HIDDEN}) ** -0.5")
     assert [hop.place.code for hop in finding.hops] == [f"({HIDDEN}) ** -0.5", "self.scaling"]
-    assert "1.41 times" in finding.message.text("en")
+    assert "1.41 times too large" in finding.message.text("en")
     assert "self.head_dim ** -0.5" in finding.fix.text("en")
+
+
+def test_the_fault_of_s1_states_the_ratio_of_the_scale_that_is_there(linted: Lint) -> None:
+    (finding,) = linted(attention(STATED, "self.scaling = config.hidden_size ** -0.5", body=CALL)).findings
+    assert "2.83 times too small" in finding.message.text("en")  # 1024**-0.5 for 128**-0.5
+
+
+@pytest.mark.parametrize("given", ["causal=False", "**{'causal': False}", ""])
+def test_a_class_that_says_it_is_causal_is_held_to_it(linted: Lint, given: str) -> None:
+    report = linted(attention("self.is_causal = True", body=f"return flash_attn_func(q, k, v, {given})"))
+    assert rules(report) == ["causal-ignored"]
+
+
+NANO = {
+    "layers/attention.py": """
+        from flash_attn import flash_attn_varlen_func, flash_attn_with_kvcache
+
+        class Attention:
+            def __init__(self, scale):
+                self.scale = scale
+
+            def forward(self, q, k, v, context):
+                if context.is_prefill:
+                    return flash_attn_varlen_func(q, k, v, softmax_scale=self.scale{causal})
+                return flash_attn_with_kvcache(q, k, v, softmax_scale=self.scale{causal})
+        """,
+    "models/qwen3.py": """
+        from layers.attention import Attention
+
+        class Qwen3Attention:
+            def __init__(self, head_dim):
+                self.head_dim = head_dim
+                self.attn = Attention(self.head_dim ** -0.5)
+
+            def forward(self, q, k, v, context):
+                return self.attn(q, k, v, context)
+        """,
+}
+
+
+@pytest.mark.parametrize(
+    ("causal", "found", "status"),
+    [(", causal=True", [], ["right", "right"]), ("", ["causal-off"], ["fault", "unknown"])],
+)
+def test_causality_lost_below_qwen3_is_found(linted: Lint, causal: str, found: list[str], status: list[str]) -> None:
+    report = linted(files={name: text.replace("{causal}", causal) for name, text in NANO.items()})
+    assert rules(report) == found
+    assert [kernel.status for kernel in report.kernels] == status  # a single new token has no future to see
+
+
+def test_one_wrong_kernel_does_not_blame_its_siblings(linted: Lint) -> None:
+    calls = "\n".join(f"if past == {n}:\n    return flash_attn_func(q, k, v, causal=True)" for n in range(4))
+    body = f"{calls}\nreturn flash_attn_func(q, k, v, softmax_scale=0.5, causal=True)"
+    (finding,) = linted(attention(body=body)).findings
+    assert (finding.rule, finding.place.code) == ("scale-differs", "0.5")
+
+
+def test_one_wrong_origin_of_two_kernels_is_told_once(linted: Lint) -> None:
+    body = f"if past is None:\n    {CALL}\n{CALL}"
+    report = linted(attention(STATED, f"self.scaling = ({HIDDEN}) ** -0.5", body=body))
+    assert rules(report) == ["scale-hidden-size"]
+    assert [kernel.status for kernel in report.kernels] == ["fault", "fault"]
 
 
 def test_the_order_of_v6_names_place_and_parameter(linted: Lint) -> None:
@@ -219,11 +305,15 @@ def test_the_order_is_that_of_the_provider(linted: Lint) -> None:
         ("F.scaled_dot_product_attention(q, k, v, mask, True)", True),
         ("flash_attn_func(q, k, v, 0.0, None, 0.1)", True),
         ("flash_attn_func(q, k, v, 0.0, None, True)", False),
+        ("flash_attn_func(q, v, k)", True),
+        ("F.scaled_dot_product_attention(k, q, v)", True),
+        ("flash_attn_func(q, k, v, q.shape[-1] ** -0.5, causal=True)", True),
+        ("flash_attn_func(q, k, v, rate, causal=True)", False),
         ("flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_q, max_seqlen_q, max_seqlen_q)", False),
     ],
 )
 def test_a_flag_in_a_numbers_place_is_found(linted: Lint, call: str, fault: bool) -> None:
-    report = linted(f"def f(q, k, v, mask, cu_seqlens_q, max_seqlen_q):\n    return {call}\n")
+    report = linted(f"def f(q, k, v, mask, rate, cu_seqlens_q, max_seqlen_q):\n    return {call}\n")
     assert rules(report) == (["argument-order"] if fault else [])
 
 
@@ -288,7 +378,7 @@ def test_a_finding_is_waived_with_a_reason(linted: Lint, above: str, beside: str
     report = linted(FAULT.format(above=above, beside=beside))
     (finding,) = report.findings
     assert finding.suppressed == "one document a row here"
-    assert (report.open_findings, report.exit_code) == ((), 0)
+    assert (report.open_findings, report.notes) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -301,3 +391,18 @@ def test_a_finding_is_waived_with_a_reason(linted: Lint, above: str, beside: str
 )
 def test_a_waiver_without_reason_or_of_another_rule_waives_nothing(linted: Lint, beside: str) -> None:
     assert rules(linted(FAULT.format(above="", beside=beside))) == ["causal-mask-presence"]
+
+
+@pytest.mark.parametrize(
+    ("beside", "said"),
+    [
+        ("# tracer: ignore[causal-mask-presence]", "a reason is missing"),
+        ("# tracer: ignore[no-such-rule] a reason", "there is no rule no-such-rule"),
+        ("# tracer: ignore causal-mask-presence a reason", "the form is"),
+    ],
+)
+def test_a_waiver_that_waives_nothing_is_told(linted: Lint, beside: str, said: str) -> None:
+    report = linted(FAULT.format(above="", beside=f"  {beside}"))
+    (note,) = report.notes
+    assert said in str(note.message)
+    assert note.place.code == beside

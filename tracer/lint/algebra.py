@@ -31,6 +31,8 @@ class Product:
     steps: tuple[Step, ...] = ()
     origin: Value | None = None
     why: Message | None = field(default=None, compare=False)
+    measured: bool = False  # taken from the last axis of a tensor
+    widened: Value | None = None  # the padding that made that axis wider
 
     @property
     def normal(self) -> str:
@@ -47,7 +49,12 @@ class Product:
     def times(self, other: "Product", sign: int = 1) -> "Product":
         """Return the product (or, with ``sign`` -1, the quotient) of two."""
         if not self.known or not other.known or self.none or other.none or (sign < 0 and other.coefficient == 0):
-            return Product(known=False, steps=self.steps or other.steps, why=self.why or other.why)
+            return Product(
+                known=False,
+                steps=self.steps or other.steps,
+                why=self.why or other.why,
+                widened=self.widened or other.widened,
+            )
         merged = dict(self.powers)
         for symbol, power in other.powers:
             merged[symbol] = merged.get(symbol, Fraction(0)) + sign * power
@@ -63,6 +70,8 @@ class Product:
             steps=self.steps or other.steps,
             origin=self.origin or other.origin,
             why=self.why or other.why,
+            measured=self.measured or other.measured,
+            widened=self.widened or other.widened,
         )
 
     def to_the(self, power: Fraction) -> "Product":
@@ -107,19 +116,16 @@ class Algebra:
 
     def _products(self, value: Value) -> Iterator[Product]:
         if not value.path and self._says_head_dim(value.node):
-            yield Product(powers=((HEAD_DIM, Fraction(1)),), origin=value)
+            yield from self._head_dim(value)
             return
         for root in self._resolver.roots(value):
             cut = next(
                 (n for n, s in enumerate(root.steps) if not s.value.path and self._says_head_dim(s.value.node)), None
             )
-            if cut is not None:  # ``d = self.head_dim``: what head_dim itself comes from is another question
-                yield Product(
-                    powers=((HEAD_DIM, Fraction(1)),),
-                    steps=root.steps[: cut + 1],
-                    origin=root.steps[cut].value,
-                    why=root.why,
-                )
+            if cut is not None:  # ``d = self.head_dim``
+                for product in self._head_dim(root.steps[cut].value):
+                    steps = (*root.steps[: cut + 1], *product.steps)
+                    yield replace(product, steps=steps, why=root.why or product.why)
                 continue
             for product in self._of_root(root):
                 steps = (*root.steps, *product.steps) if root.steps else product.steps
@@ -128,6 +134,59 @@ class Algebra:
     @staticmethod
     def _says_head_dim(node: ast.AST) -> bool:
         return names.stem(node) in names.HEAD_DIM
+
+    # ------------------------------------------------------------------------------------------------- head_dim
+
+    def _head_dim(self, value: Value) -> Iterator[Product]:
+        """Yield what a name for head_dim stands for: head_dim itself where it is read, given, measured or divided out
+        there; otherwise what it is made of. A name alone proves nothing."""
+        whole = Product(powers=((HEAD_DIM, Fraction(1)),), origin=value)
+        for root in self._resolver.roots(value):
+            for product in self._definitions(root):
+                if product is None:
+                    yield replace(whole, why=root.why)
+                elif product.measured and product.is_power(HEAD_DIM, Fraction(1)):
+                    yield replace(whole, why=root.why, measured=True)
+                else:
+                    why = product.why or message("lint.head_dim_of", code=root.value.code)
+                    steps = (*root.steps, *product.steps)
+                    origin = product.origin or root.value
+                    yield replace(product, steps=steps, origin=origin, why=None if product.known else why)
+
+    def _definitions(self, root: Root) -> Iterator[Product | None]:
+        """Yield None for an origin that defines head_dim, else the product that it is."""
+        node, value = root.value.node, root.value
+        while isinstance(node, ast.Call) and names.last(node.func) in ("int", "round") and node.args:
+            node = node.args[0]
+        value = value.of(node) if node is not value.node else value
+        if root.kind is RootKind.LITERAL and getattr(node, "value", 0) is None:
+            return
+        if root.kind is RootKind.LITERAL or self._divides_heads(value) or self._adds_head_dims(node) or _given(root):
+            yield None
+        elif isinstance(node, ast.Attribute) and node.attr == "shape" and value.path[:1] == ((3, 4),):
+            yield Product(powers=((HEAD_DIM, Fraction(1)),), measured=True)
+        else:
+            for product in self._of_root(root):
+                if not product.none:
+                    yield None if _defines(product) else product
+
+    def _divides_heads(self, value: Value) -> bool:
+        """``inner_dim // num_heads``, whatever the whole width is called."""
+        node = value.node
+        if value.path or not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.FloorDiv)):
+            return False
+        heads = ((HEADS, Fraction(1)),)
+        return names.stem(node.right).endswith("heads") or any(
+            p.powers == heads for p in self.products(value.of(node.right))
+        )
+
+    def _adds_head_dims(self, node: ast.AST) -> bool:
+        """``qk_nope_head_dim + qk_rope_head_dim``: a head in two parts."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            return self._adds_head_dims(node.left) and self._adds_head_dims(node.right)
+        return "head_dim" in names.stem(node)
+
+    # --------------------------------------------------------------------------------------------------- origins
 
     def _of_root(self, root: Root) -> Iterator[Product]:
         node, value = root.value.node, root.value
@@ -233,10 +292,26 @@ class Algebra:
 
     def _last_axis(self, value: Value, tensor: ast.expr) -> Product:
         if names.is_query(tensor) or names.is_key(tensor):
-            return Product(powers=((HEAD_DIM, Fraction(1)),), origin=value)
+            return Product(powers=((HEAD_DIM, Fraction(1)),), origin=value, measured=True)
         if names.stem(tensor) in ("x", "hidden_states", "hidden", "inputs", "input", "y"):
             return Product(powers=((HIDDEN, Fraction(1)),), origin=value)
         return Product(known=False, origin=value)
+
+
+def _given(root: Root) -> bool:
+    """Whether head_dim is given from elsewhere: a parameter of that name, a field of a configuration."""
+    node = root.value.node
+    if root.kind not in (RootKind.INPUT, RootKind.ATTRIBUTE, RootKind.EXTERNAL) or root.value.path:
+        return False
+    if names.stem(node) in names.HEAD_DIM or root.name.lstrip("_").lower() in names.HEAD_DIM:
+        return True
+    config = isinstance(node, ast.Attribute) and names.is_config(node.value)
+    return config and _symbol(node) not in (HIDDEN, HEADS)
+
+
+def _defines(product: Product) -> bool:
+    """Whether a product may be what head_dim is defined as: itself, or hidden_size / num_heads."""
+    return any(product.is_power(symbol, Fraction(1)) for symbol in (HEAD_DIM, PER_HEAD)) and not product.measured
 
 
 def _symbol(node: ast.AST) -> str:

@@ -71,7 +71,7 @@ class Callers:
     def _method_calls(self, scope: Scope, cls: Class) -> Iterator[Site]:
         line = set(self._program.bases(cls)) | set(self._program.subclasses(cls))
         if scope.short in ("forward", "__call__"):
-            for name in self._held_as(cls):
+            for name in self.held_as(cls):
                 for call, at in self._program.calls_named(name):
                     if isinstance(call.func, ast.Attribute):
                         owners = self._resolver.classes_of(Value(call.func, at))
@@ -84,18 +84,17 @@ class Callers:
             if set(self._resolver.classes_of(Value(func.value, at))) & line:
                 yield Site(Value(call, at), True)
 
-    def _held_as(self, cls: Class) -> Iterator[str]:
-        """Yield the names of attributes that hold an object of ``cls``."""
+    def held_as(self, cls: Class) -> frozenset[str]:
+        """Return the names of attributes that hold an object of ``cls``."""
         made = {site.call.node for site in self.makers(cls)}
         modules = {site.call.at.scope.module for site in self.makers(cls)}
-        names = {
+        return frozenset(
             target.attr
             for module in modules
             for scope in module.scopes
             for target, value, _, _ in scope.attributes
             if value in made
-        }
-        yield from names
+        )
 
     def _named(self, scope: Scope) -> Iterator[Site]:
         for call, at in self._program.calls_named(scope.short, scope.module):

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from tracer.lint import names
 from tracer.lint.algebra import Product
 from tracer.lint.factors import SHAPE_ONLY, Factors
-from tracer.lint.facts import At, Module, Scope
+from tracer.lint.facts import At, Binding, Module, Scope
 from tracer.lint.resolve import Resolver
-from tracer.lint.values import Frame, Value
+from tracer.lint.values import Frame, Root, Value
 
 SOFTMAX = re.compile(r"[sS]oftmax\s*\(")
 _PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm")
@@ -22,41 +22,56 @@ _PASSES = frozenset((
     "dropout", "Dropout", "attn_dropout", "attn_drop", "masked_fill", "masked_fill_", "nan_to_num", "clamp",
     "maximum",
 ))  # fmt: skip
+TURNS = frozenset(("transpose", "permute", "movedim", "swapaxes", "moveaxis", "swapdims", "t", "flatten", "unflatten"))
 _MOST = 12
 
 
 @dataclass(frozen=True)
 class Mask:
-    """Something that hides scores: ``value`` what is added or where, ``how`` add | fill | where, ``filler`` what is
-    put there, for fill and where."""
+    """Something that hides scores: ``value`` what is added or where, ``how`` add | fill | where (of weights also
+    multiply), ``filler`` what is put there, for fill and where; ``keeps`` where True in it keeps a score."""
 
     value: Value
     how: str
     filler: Value | None = None
+    keeps: bool = False
 
 
 @dataclass(frozen=True)
 class Scores:
-    """One way the scores came about: the product, its two operands, what it was multiplied by, what masked it."""
+    """One way the scores came about: the product, its two operands, what it was multiplied by, what masked it, the
+    conditions of this way, and whether axes were exchanged since."""
 
     product: Value
     query: Value
     key: Value
     scale: Product
     masks: tuple[Mask, ...] = ()
+    tests: tuple[tuple[Value, bool], ...] = ()
+    turned: bool = False
 
 
 @dataclass(frozen=True)
 class Explicit:
-    """Attention written out around one softmax. ``weighted`` is the product with the values, None where it is not in
-    the same function; ``after`` the masks put on the weights in between."""
+    """Attention written out around one softmax. ``weighted`` is the product with the values, with the weights as its
+    operand number ``side``, None where it is not in the same function; ``turned`` whether axes of the weights were
+    exchanged before it, ``after`` the masks put on them; ``own`` the function called softmax where it is one of the
+    files' own."""
 
     value: Value  # the softmax call
     operand: Value
-    axis: ast.expr | None
+    axis: Value | None
     scores: tuple[Scores, ...]
     weighted: Value | None
+    side: int = 0
+    turned: bool = False
     after: tuple[Mask, ...] = ()
+    own: Scope | None = None
+
+    @property
+    def own_value(self) -> Value | None:
+        """The definition of that own function."""
+        return Value(self.own.node, At(self.own.parent or self.own, 0)) if self.own is not None else None
 
     @property
     def scope(self) -> Scope:
@@ -83,37 +98,45 @@ class ExplicitFinder:
                     if found is not None:
                         yield found
 
-    def _softmax(self, node: ast.Call, at: At) -> tuple[ast.expr, ast.expr | None] | None:
+    def _softmax(self, node: ast.Call, at: At) -> tuple[ast.expr, Value | None] | None:
         """Return what a softmax is taken of, and its axis; None for another call."""
-        func = node.func
-        keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+        func, value = node.func, Value(node, at)
         if isinstance(func, ast.Call) and names.last(func.func) == "Softmax" and node.args:  # nn.Softmax(dim=-1)(x)
-            inner = {keyword.arg: keyword.value for keyword in func.keywords}
-            return node.args[0], inner.get("dim") or (func.args[0] if func.args else None)
+            return node.args[0], _axis_of_module(value.of(func))
         if names.last(func) != "softmax":
             return None
         args = list(node.args)
+        keywords = {keyword.arg: keyword.value for keyword in node.keywords}
         if isinstance(func, ast.Attribute) and not self._is_function(func, at):
             args.insert(0, func.value)
         operand = args[0] if args else keywords.get("input")
-        axis = keywords.get("dim") or keywords.get("axis") or (args[1] if len(args) > 1 else None)
+        given = keywords.get("dim") or keywords.get("axis") or (args[1] if len(args) > 1 else None)
+        axis = value.of(given) if given is not None else self._axis_by_default(value, func)
         return None if operand is None or isinstance(operand, ast.Starred) else (operand, axis)
+
+    def _axis_by_default(self, value: Value, func: ast.expr) -> Value | None:
+        """The axis of a module that was made elsewhere (``self.softmax = nn.Softmax(dim=-1)``)."""
+        modules = [root.value for root in self._resolver.roots(value.of(func)) if isinstance(root.value.node, ast.Call)]
+        axes = {_axis_of_module(each) for each in modules if names.last(each.node.func) == "Softmax"}  # type: ignore[attr-defined]
+        return axes.pop() if len(axes) == 1 else None
 
     def _is_function(self, func: ast.Attribute, at: At) -> bool:
         """``F.softmax`` and ``self.softmax`` take the scores as argument, ``scores.softmax`` is called on them."""
         head = self._resolver.program.full_name(func, at).split(".")[0]
         return head in ("torch", "F", "nn", "jax", "np", "mx", "tf", at.scope.receiver or "self")
 
-    def _around(self, node: ast.Call, at: At, operand: ast.expr, axis: ast.expr | None) -> Explicit | None:
+    def _around(self, node: ast.Call, at: At, operand: ast.expr, axis: Value | None) -> Explicit | None:
         value = Value(node, at)
         scores = self.scores(value.of(operand))
         if not scores:
             return None
-        weighted, after = self._weighted(value)
+        weighted, side, turned, after = self._weighted(value)
         like = any(names.is_query(each.query.node) and names.is_key(each.key.node) for each in scores)
-        return (
-            Explicit(value, value.of(operand), axis, scores, weighted, after) if weighted is not None or like else None
-        )
+        if weighted is None and not like:
+            return None
+        meant = self._resolver.program.meaning(node.func, at)
+        own = meant if isinstance(meant, Scope) else None
+        return Explicit(value, value.of(operand), axis, scores, weighted, side, turned, after, own)
 
     # ------------------------------------------------------------------------------------------------- backwards
 
@@ -127,9 +150,23 @@ class ExplicitFinder:
             return
         for root in self._resolver.roots(value):
             if not root.value.path and isinstance(root.value.node, ast.BinOp | ast.Call):
+                masks = tuple(self._set_entries(value, root))
                 for each in self._made(root.value, depth):
                     scale = replace(each.scale, why=each.scale.why or root.why)
-                    yield replace(each, scale=scale)
+                    tests = (*each.tests, *root.tests)
+                    yield replace(each, scale=scale, masks=(*each.masks, *masks), tests=tests)
+
+    def _set_entries(self, value: Value, root: Root) -> Iterator[Mask]:
+        """Yield what hides scores in place: ``scores[mask == 0] = -inf``."""
+        found: dict[Binding, Value] = {}
+        for each in (value, *(step.value for step in root.steps)):
+            if isinstance(each.node, ast.Name):
+                bindings, _ = self._resolver.program.bindings(each.node.id, each.at)
+                found |= {binding: each for binding in bindings if binding.way == "update"}
+        for binding, each in found.items():
+            if isinstance(binding.node, ast.Subscript) and binding.value is not None:
+                at = replace(each, at=binding.at, path=())
+                yield Mask(at.of(binding.node.slice), "fill", at.of(binding.value))
 
     def _made(self, value: Value, depth: int) -> Iterator[Scores]:
         node = value.node
@@ -137,7 +174,7 @@ class ExplicitFinder:
         if operands is not None:
             left, right, extra = operands
             for scale in self._alpha(extra):
-                yield Scores(value, left, right, scale)
+                yield Scores(value, left, right, scale, _added_to(value))
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):
             yield from self._scaled(value, node, depth)
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
@@ -199,7 +236,7 @@ class ExplicitFinder:
         if isinstance(node.func, ast.Attribute) and called in (*SHAPE_ONLY, "tanh", *_PASSES):
             inner = tuple(self._scores(value.of(node.func.value), depth + 1))
             if inner:
-                yield from inner
+                yield from (replace(each, turned=each.turned or called in TURNS) for each in inner)
                 return
         if called in ("cat", "concat") and node.args and isinstance(node.args[0], ast.List | ast.Tuple):
             for part in node.args[0].elts:  # scores beside a learnt sink
@@ -210,45 +247,79 @@ class ExplicitFinder:
 
     # -------------------------------------------------------------------------------------------------- forwards
 
-    def _weighted(self, softmax: Value) -> tuple[Value | None, tuple[Mask, ...]]:
-        """Return the product that the weights go into, in the same function, and the masks put on them before it."""
+    def _weighted(self, softmax: Value) -> tuple[Value | None, int, bool, tuple[Mask, ...]]:
+        """Return the product that the weights go into, in the same function, on which side they stand in it, whether
+        their axes were exchanged before, and the masks put on them."""
         scope = softmax.at.scope
         for node, at in (*scope.products, *((c, a) for c, a in scope.calls if names.last(c.func) in _PRODUCTS)):
             operands = product(Value(node, at))
             if operands is None or node is softmax.node:
                 continue
-            for side in operands[:2]:
-                found, masks = self._leads_to(side, softmax.node, 0)
-                if found:
-                    return Value(node, at), masks
-        return None, ()
+            for number, side in enumerate(operands[:2]):
+                found = self._leads_to(side, softmax.node, 0) if side is not None else None
+                if found is not None:
+                    return Value(node, at), number, *found
+        return None, 0, False, ()
 
-    def _leads_to(self, value: Value, target: ast.AST, depth: int) -> tuple[bool, tuple[Mask, ...]]:
+    def _leads_to(self, value: Value, target: ast.AST, depth: int) -> tuple[bool, tuple[Mask, ...]] | None:
+        """Return whether axes were exchanged since ``target``, and the masks; None where it leads elsewhere."""
         if depth > 12 or value.at.scope.module.top is value.at.scope:
-            return False, ()
+            return None
         for root in self._resolver.roots(value):
             node, inner = root.value.node, root.value
             if node is target:
-                return True, ()
+                return False, ()
             mask, rest = masked(inner)
+            turns = False
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
                 mask, rest = Mask(inner.of(node.right), "add"), inner.of(node.left)
-            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):
+            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+                for one, other in ((node.left, node.right), (node.right, node.left)):
+                    found = self._leads_to(inner.of(one), target, depth + 1)
+                    if found is not None:
+                        return found[0], (*found[1], Mask(inner.of(other), "multiply"))
+            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
                 rest = inner.of(node.left)
+            elif isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
+                rest, turns = inner.of(node.value), True
             elif isinstance(node, ast.Subscript):  # the weights without the sink's
                 rest = inner.of(node.value)
             elif isinstance(node, ast.Call) and rest is None:
                 method = isinstance(node.func, ast.Attribute) and names.last(node.func) in SHAPE_ONLY
                 drops = names.last(node.func) in _PASSES or "drop" in names.last(node.func).lower()
+                turns = names.last(node.func) in TURNS
                 if method and isinstance(node.func, ast.Attribute):
                     rest = inner.of(node.func.value)
                 elif drops and node.args:
                     rest = inner.of(node.args[0])
             if rest is not None:
-                found, masks = self._leads_to(rest, target, depth + 1)
-                if found:
-                    return True, (*masks, mask) if mask is not None else masks
-        return False, ()
+                found = self._leads_to(rest, target, depth + 1)
+                if found is not None:
+                    return found[0] or turns, (*found[1], mask) if mask is not None else found[1]
+        return None
+
+
+def _added_to(value: Value) -> tuple[Mask, ...]:
+    """What baddbmm adds its product to."""
+    node = value.node
+    if not isinstance(node, ast.Call) or names.last(node.func) != "baddbmm":
+        return ()
+    beta = next((keyword.value for keyword in node.keywords if keyword.arg == "beta"), None)
+    if isinstance(beta, ast.Constant) and beta.value == 0:
+        return ()
+    given = next((keyword.value for keyword in node.keywords if keyword.arg == "input"), None)
+    given = given or (node.args[0] if len(node.args) == 3 else getattr(node.func, "value", None))
+    return (Mask(value.of(given), "add"),) if given is not None else ()
+
+
+def _axis_of_module(value: Value) -> Value | None:
+    """The axis that ``nn.Softmax(dim=-1)`` is made with."""
+    node = value.node
+    if not isinstance(node, ast.Call):
+        return None
+    given = next((keyword.value for keyword in node.keywords if keyword.arg == "dim"), None)
+    given = given or (node.args[0] if node.args else None)
+    return value.of(given) if given is not None else None
 
 
 def product(value: Value) -> tuple[Value, Value, Value | None] | None:
@@ -287,7 +358,7 @@ def masked(value: Value) -> tuple[Mask | None, Value | None]:
     if called == "where" and len(node.args) == 3:
         condition, first, second = node.args
         filler, rest = (first, second) if _is_filler(first) else (second, first)
-        return Mask(value.of(condition), "where", value.of(filler)), value.of(rest)
+        return Mask(value.of(condition), "where", value.of(filler), filler is second), value.of(rest)
     return None, None
 
 

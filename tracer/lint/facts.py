@@ -122,6 +122,18 @@ class Module:
         _Walk(self, self.top).block(tree.body, (), ())
 
     @cached_property
+    def above(self) -> dict[ast.AST, ast.Attribute]:
+        """For each plain name, the whole dotted name that it begins."""
+        found: dict[ast.AST, ast.Attribute] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Attribute):
+                first: ast.AST = node
+                while isinstance(first, ast.Attribute):
+                    first = first.value
+                found.setdefault(first, node)  # the walk meets the whole before its parts
+        return found
+
+    @cached_property
     def calls_by_name(self) -> dict[str, list[tuple[ast.Call, At]]]:
         """Every call under the last name of what is called."""
         index: dict[str, list[tuple[ast.Call, At]]] = defaultdict(list)
@@ -340,6 +352,9 @@ class _Walk:
                 key_name = _literal(node.slice)
                 if isinstance(node.value, ast.Name):
                     self._bind(Binding(node.value.id, "update", node, at, value, path, key_name or "*"))
+                elif isinstance(node.value, ast.Attribute) and node.value.attr == "__dict__" and key_name and value:
+                    named = ast.copy_location(ast.Attribute(node.value.value, key_name, ast.Store()), node)
+                    self.scope.attributes.append((named, value, path, at))
 
     def _augmented(self, node: ast.AugAssign, at: At) -> None:
         left = node.target

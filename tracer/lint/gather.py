@@ -4,8 +4,10 @@ Folders are walked without following links, so a circle of links ends; a link to
 what is in the files.
 """
 
+import io
 import os
 import stat
+import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +15,7 @@ from pathlib import Path
 from tracer.errors import InputError
 from tracer.files import reason
 from tracer.lint.records import Skipped
-from tracer.texts import message
+from tracer.texts import Message, message
 
 LARGEST = 4_000_000  # bytes; the largest file of transformers, vLLM and SGLang has a tenth of that
 _LEFT_OUT = ("__pycache__", "node_modules")
@@ -97,11 +99,25 @@ def _read(file: Path, top: Path, files: list[Read], skipped: list[Skipped], seen
         skipped.append(Skipped(str(file), message("lint.nul", offset=data.index(b"\0"))))
         return
     try:
-        source = data.decode("utf-8-sig")
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)  # as the first lines declare it
+        source = data.decode(encoding)
     except UnicodeDecodeError as error:
-        skipped.append(Skipped(str(file), message("lint.not_utf8", offset=error.start)))
+        why = message("lint.not_decoded", encoding=encoding, offset=error.start)
+        skipped.append(Skipped(str(file), why if encoding != "utf-8" else message("lint.not_utf8", offset=error.start)))
+        return
+    except (SyntaxError, LookupError, ValueError):
+        skipped.append(Skipped(str(file), _undeclared(data)))
         return
     files.append(Read(str(file), _module_name(file, top), source, file))
+
+
+def _undeclared(data: bytes) -> Message:
+    """Why the first lines give no encoding: they are no UTF-8 themselves, or name one that does not exist."""
+    try:
+        data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return message("lint.not_utf8", offset=error.start)
+    return message("lint.encoding_unknown")
 
 
 def _module_name(file: Path, top: Path) -> tuple[str, ...]:

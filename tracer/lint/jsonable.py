@@ -12,7 +12,7 @@ from tracer.texts import Message
 
 def to_json(report: Report, language: str) -> dict[str, Any]:
     """Return the report; its sentences are in ``language``."""
-    count = {status: sum(kernel.status is status for kernel in report.kernels) for status in KernelStatus}
+    count = {status: report.count(status) for status in KernelStatus}
     return {
         "format": "lint/1",
         "paths": [text(path) for path in report.paths],
@@ -21,6 +21,7 @@ def to_json(report: Report, language: str) -> dict[str, Any]:
             "lines": report.lines,
             "kernels": len(report.kernels),
             "right": count[KernelStatus.RIGHT],
+            "depends": count[KernelStatus.DEPENDS],
             "fault": count[KernelStatus.FAULT],
             "unknown": count[KernelStatus.UNKNOWN],
             "findings": len(report.open_findings),
@@ -30,6 +31,7 @@ def to_json(report: Report, language: str) -> dict[str, Any]:
         },
         "findings": [_finding(finding, language) for finding in report.findings],
         "kernels": [_kernel(kernel, language) for kernel in report.kernels],
+        "notes": [{"place": place(note.place), "message": note.message.text(language)} for note in report.notes],
         "skipped": [{"path": text(each.path), "reason": each.why.text(language)} for each in report.skipped],
     }
 
@@ -56,6 +58,7 @@ def _kernel(kernel: Kernel, language: str) -> dict[str, Any]:
         "function": kernel.function,
         "kind": kernel.kind,
         "status": str(kernel.status),
+        "reason": _said(kernel.why, language),
         "place": place(kernel.place),
         "signature": kernel.signature,
         "arguments": dict(kernel.arguments),

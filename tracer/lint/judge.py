@@ -5,18 +5,20 @@ Must not know: rules, output.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from tracer.lint import names
-from tracer.lint.algebra import HEAD_DIM, PER_HEAD, Algebra, Product
+from tracer.lint import names, signatures
+from tracer.lint.algebra import HEAD_DIM, HIDDEN, PER_HEAD, Algebra, Product
 from tracer.lint.explicit import Explicit, ExplicitFinder
 from tracer.lint.factors import Factors
 from tracer.lint.facts import Class, Scope
+from tracer.lint.program import parameters
 from tracer.lint.resolve import Resolver
-from tracer.lint.subjects import Call, Finder
+from tracer.lint.subjects import Call, Finder, hands_on
 from tracer.lint.values import Frame, Root, RootKind, Step, Value
+from tracer.texts import Message, message
 
 RIGHT_POWER = Fraction(-1, 2)
 
@@ -56,6 +58,8 @@ class Judge:
 
     def applied(self, call: Call) -> tuple[tuple[Applied, ...], ...]:
         """Return the scale of a kernel call: one group a way into its function, in it one entry an origin."""
+        if call.own is not None and call.signature.scale not in parameters(call.own):
+            return ((_applied(Product(known=False, why=own_kernel(call)), Product()),),)
         groups = []
         for frames in self._finder.contexts(call.scope):
             before = tuple(self._before(call, frames))
@@ -90,8 +94,22 @@ class Judge:
                 for product in self._algebra.products(root.value):
                     steps = (Step(each.value, each.binds), *root.steps, *product.steps)
                     yield replace(product, steps=steps, why=root.why or product.why)
-        if absent:
+        if absent and call.own is not None and not self._has_default(call):
+            yield Product(known=False, why=own_kernel(call))
+        elif absent:
             yield Product(none=True)
+
+    def _has_default(self, call: Call) -> bool:
+        """Whether the files' own kernel takes head_dim**-0.5 where no scale is given, or hands on that none is."""
+        own, scale = call.own, call.signature.scale
+        if own is None:
+            return True
+        bindings = own.bound.get(scale, ())
+        made = [Value(b.value, b.at, b.path) for b in bindings if b.value is not None]
+        if made:
+            return all(p.is_power(HEAD_DIM, RIGHT_POWER) for value in made for p in self._algebra.products(value))
+        inner = [each for each, _ in own.calls if names.last(each.func) in signatures.NAMES]
+        return bool(inner) and all(hands_on(each, scale, own) for each in inner)
 
     def _before(self, call: Call, frames: tuple[Frame, ...]) -> Iterator[Product]:
         operands = []
@@ -102,24 +120,28 @@ class Judge:
             operands.append((Product(),))
         for query in operands[0]:
             for key in operands[1]:
-                before = query.times(key)
-                # The claim is about the scale the kernel is given: what an unseen function may do to queries is not.
-                yield before if before.known else Product()
+                yield query.times(key)
+
+    def products(self, value: Value) -> tuple[Product, ...]:
+        """Return what an expression is as a product of powers, one an origin."""
+        return self._algebra.products(value)
 
     # ------------------------------------------------------------------------------------------------- head_dim
 
     def own_head_dim(self, scope: Scope) -> bool | None:
         """Return whether head_dim, where ``scope`` computes, has an origin of its own (True), is hidden_size //
         num_heads (False), or is not spoken of (None)."""
-        definitions = list(self._head_dims(scope))
-        if not definitions:
-            return None
-        derived = True
-        for value in definitions:
+        answers: set[bool] = set()
+        for value in self._head_dims(scope):
             for root in self._resolver.roots(value):
-                products = self._algebra.products(root.value) if root.kind is RootKind.OPERATION else ()
-                derived = derived and bool(products) and all(p.is_power(PER_HEAD, Fraction(1)) for p in products)
-        return not derived
+                if root.kind is not RootKind.OPERATION:
+                    products = self._algebra.products(root.value)
+                    if not any(p.known and any(symbol == HIDDEN for symbol, _ in p.powers) for p in products):
+                        answers.add(True)  # ``head_dim = hidden_size`` is neither: one head
+                    continue
+                products = self._algebra.products(root.value)
+                answers.add(not (products and all(p.is_power(PER_HEAD, Fraction(1)) for p in products)))
+        return None if not answers else True in answers
 
     def _head_dims(self, scope: Scope) -> Iterator[Value]:
         holder: Scope | None = scope
@@ -146,6 +168,8 @@ class Judge:
 
     def flags(self, call: Call, name: str, default: bool) -> tuple[Flag, ...]:
         """Return the values that a flag of a kernel call may have."""
+        if call.own is not None and name not in parameters(call.own):
+            return (Flag(None, None, known=False),)
         found: dict[Flag, None] = {}
         for frames in self._finder.contexts(call.scope):
             filled, maybe = call.given(name, frames)
@@ -172,10 +196,23 @@ class Judge:
                     if isinstance(given, bool | int) or given is None
                     else Flag(None, root, known=False)
                 )
+            elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+                for inner in self.flag(root.value.of(node.operand), root.steps):
+                    yield replace(
+                        inner, value=None if inner.value is None else not inner.value, root=inner.root or root
+                    )
             elif root.kind in (RootKind.OPERATION, RootKind.ATTRIBUTE, RootKind.INPUT) or _asks(node):
                 yield Flag(None, root, (*leaves(root.value), *tests))
             else:
                 yield Flag(None, root, known=False)
+
+    def only_called_by(self, scope: Scope, wanted: Callable[[Class | None], bool]) -> bool:
+        """Whether every way into a function is known and leads through a class that is wanted."""
+        ways = self._finder.contexts(scope)
+        return all(
+            any(wanted(frame.call.at.scope.cls) for frame in way) and all(frame.why is None for frame in way)
+            for way in ways
+        )
 
     def all_leaves(self, value: Value, depth: int = 0) -> Iterator[Value]:
         """Yield the conditions that an expression depends on, names followed to the tests they were made of."""
@@ -187,6 +224,11 @@ class Judge:
                         yield from leaves(test)
                     if root.kind is RootKind.OPERATION:
                         yield from self.all_leaves(root.value, depth + 1)
+
+
+def own_kernel(call: Call) -> Message:
+    """Return why a call of the files' own function says nothing of the kernel it is named like."""
+    return message("lint.own_kernel", function=call.signature.function, place=call.title.rsplit(": ", 1)[0])
 
 
 def _asks(node: ast.AST) -> bool:
@@ -213,4 +255,6 @@ def _applied(own: Product, before: Product) -> Applied:
     given = default if own.none else own
     total = before.times(given)
     steps = own.steps or before.steps
+    if before.widened is not None and (own.none or own.measured):
+        total = replace(total, known=False, why=message("lint.widened", code=before.widened.code))
     return Applied(own, before, replace(total, steps=steps, origin=own.origin or before.origin), own.none)

@@ -40,8 +40,13 @@ from tracer.texts import message
 
 _LONGEST_CODE = 100
 _LONGEST_LINE = 240
-_MARKS = {KernelStatus.RIGHT: "✓", KernelStatus.FAULT: "✗", KernelStatus.UNKNOWN: "?"}
-_ROLES = {KernelStatus.RIGHT: Role.PASS, KernelStatus.FAULT: Role.FAIL, KernelStatus.UNKNOWN: Role.UNTESTED}
+_MARKS = {KernelStatus.RIGHT: "✓", KernelStatus.DEPENDS: "~", KernelStatus.FAULT: "✗", KernelStatus.UNKNOWN: "?"}
+_ROLES = {
+    KernelStatus.RIGHT: Role.PASS,
+    KernelStatus.DEPENDS: Role.UNTESTED,
+    KernelStatus.FAULT: Role.FAIL,
+    KernelStatus.UNKNOWN: Role.UNTESTED,
+}
 
 
 def lint_page(report: Report, language: str) -> Page:
@@ -51,6 +56,7 @@ def lint_page(report: Report, language: str) -> Page:
         *_findings(report.open_findings, language),
         *_kernels(report, language),
         *_waived(waived, language),
+        *_notes(report, language),
         *_skipped(report, language),
     ]
     title = line(_text("title", language, files=report.files, lines=report.lines))
@@ -62,13 +68,24 @@ def _text(name: str, language: str, **values: object) -> str:
 
 
 def _verdict(report: Report, language: str) -> Line:
-    kernels = len(report.kernels)
+    counts = {str(status): report.count(status) for status in KernelStatus} | {"kernels": len(report.kernels)}
     if report.exit_code == 1:
         return line(Piece(_text("verdict_findings", language, findings=len(report.open_findings)), Role.FAIL))
-    if report.exit_code == 0:
-        right = sum(kernel.status is KernelStatus.RIGHT for kernel in report.kernels)
-        return line(Piece(_text("verdict_right", language, right=right, kernels=kernels), Role.PASS))
-    return line(Piece(_text("verdict_nothing", language, kernels=kernels), Role.UNTESTED))
+    if not report.kernels:
+        return line(Piece(_text("verdict_no_kernel", language), Role.UNTESTED))
+    said = [Piece(_text("verdict_no_findings", language), Role.MUTED)]
+    shown = (KernelStatus.RIGHT, KernelStatus.DEPENDS, KernelStatus.UNKNOWN)
+    for status in shown:
+        if counts[status] or status is KernelStatus.RIGHT:
+            role = _ROLES[status] if counts[status] else Role.MUTED
+            said.append(
+                Piece(_text(f"verdict_{status}", language, count=counts[status], kernels=counts["kernels"]), role)
+            )
+    pieces: list[Piece] = []
+    for piece in said:
+        pieces += [Piece(_text("verdict_gap", language), Role.MUTED)] if pieces else []
+        pieces.append(piece)
+    return tuple(pieces)
 
 
 def _findings(findings: Sequence[Finding], language: str) -> Iterator[Section]:
@@ -76,7 +93,7 @@ def _findings(findings: Sequence[Finding], language: str) -> Iterator[Section]:
         severity = _text(f"severity_{finding.severity}", language)
         role = Role.FAIL if finding.severity is Severity.ERROR else Role.WARNING
         blocks: list[Block] = [
-            Prose(line(Piece(f"{severity}: ", role), finding.message.text(language))),
+            Prose(line(Piece(severity + _text("colon", language), role), finding.message.text(language))),
             _excerpt(finding.place),
         ]
         rows = [(line(_text("label_fix", language)), line(finding.fix.text(language)))]
@@ -132,11 +149,13 @@ def _kernels(report: Report, language: str) -> Iterator[Section]:
     if not report.kernels:
         yield Section("kernels", "", heading, (Prose(line(_text("no_kernels", language))),))
         return
-    order = {KernelStatus.FAULT: 0, KernelStatus.UNKNOWN: 1, KernelStatus.RIGHT: 2}
+    order = {KernelStatus.FAULT: 0, KernelStatus.UNKNOWN: 1, KernelStatus.DEPENDS: 2, KernelStatus.RIGHT: 3}
     kernels = sorted(report.kernels, key=lambda kernel: order[kernel.status])
     blocks: list[Block] = [Verdicts(tuple(_kernel(kernel, language) for kernel in kernels))]
     if any(kernel.status is KernelStatus.UNKNOWN for kernel in kernels):
         blocks.append(Prose(line(Piece(_text("unknown_note", language), Role.MUTED))))
+    if any(kernel.status is KernelStatus.DEPENDS for kernel in kernels):
+        blocks.append(Prose(line(Piece(_text("depends_note", language), Role.MUTED))))
     yield Section("kernels", "", heading, tuple(blocks))
 
 
@@ -147,9 +166,7 @@ def _kernel(kernel: Kernel, language: str) -> Verdict:
     if kernel.arguments:
         given = ", ".join(f"{name}={_one_line(code)}" for name, code in kernel.arguments)
         details.append((_text("label_arguments", language), line(Piece(given, Role.CODE))))
-    reasons = dict.fromkeys(
-        why.text(language) for why in (*(scale.why for scale in kernel.scales), kernel.causal.why) if why is not None
-    )
+    reasons = [why.text(language) for why in kernel.reasons]
     gap = "" if language == "zh" else " "
     return Verdict(_ROLES[kernel.status], _MARKS[kernel.status], claim, tuple(details), line(gap.join(reasons)))
 
@@ -183,6 +200,12 @@ def _waived(findings: Sequence[Finding], language: str) -> Iterator[Section]:
             (line(_place(finding.place)), line(f"{finding.rule}: {finding.suppressed}")) for finding in findings
         )
         yield Section("waived", "", line(_text("heading_waived", language)), (Facts(rows),))
+
+
+def _notes(report: Report, language: str) -> Iterator[Section]:
+    if report.notes:
+        rows = tuple((line(_place(note.place)), line(note.message.text(language))) for note in report.notes)
+        yield Section("notes", "", line(_text("heading_notes", language)), (Facts(rows),))
 
 
 def _skipped(report: Report, language: str) -> Iterator[Section]:

@@ -26,7 +26,7 @@ class Program:
     """The files of one lint. ``skipped`` grows by those that do not parse."""
 
     def __init__(self, files: Sequence[Read]) -> None:
-        self._files = files
+        self.files = files
         self._modules: dict[Read, Module | None] = {}
         self._mentioning: dict[tuple[str, Module | None], tuple[Module, ...]] = {}
         self._defining: dict[str, list[Read]] = defaultdict(list)
@@ -74,9 +74,7 @@ class Program:
         """
         key = (name, of)
         if key not in self._mentioning:
-            found = (
-                self._words.get(name, ()) if name in self._defining else [r for r in self._files if name in r.source]
-            )
+            found = self._words.get(name, ()) if name in self._defining else [r for r in self.files if name in r.source]
             others = set(self._defining.get(name, ())) - {of.read} if of is not None else ()
             kept = [read for read in found if read not in others] if len(found) <= _MOST_READ else []
             modules = (self.module(read) for read in kept) if len(kept) <= _MOST_MODULES else ()
@@ -88,7 +86,7 @@ class Program:
         """For each top-level name of any file, the files whose text mentions it; made once, asked often."""
         wanted = set(self._defining)
         index: dict[str, list[Read]] = defaultdict(list)
-        for read in self._files:
+        for read in self.files:
             for word in wanted.intersection(_WORD.findall(read.source)):
                 index[word].append(read)
         return index
@@ -102,7 +100,7 @@ class Program:
     @cached_property
     def _by_last(self) -> dict[str, list[Read]]:
         index: dict[str, list[Read]] = defaultdict(list)
-        for read in self._files:
+        for read in self.files:
             index[read.parts[-1] if read.parts else ""].append(read)
         return index
 

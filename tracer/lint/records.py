@@ -82,16 +82,18 @@ class Causal:
 
 
 class KernelStatus(StrEnum):
-    """How a kernel was judged. Unknown is never right."""
+    """How a kernel was judged. Unknown is never right; ``depends``: the scale is, causality is left to the caller."""
 
     RIGHT = "right"
+    DEPENDS = "depends"
     FAULT = "fault"
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One place that computes attention. ``arguments`` are (parameter, code) by the signature named ``signature``."""
+    """One place that computes attention. ``arguments`` are (parameter, code) by the signature named ``signature``;
+    ``why`` is what keeps it from being judged beside scale and causality."""
 
     function: str
     kind: str  # call | explicit
@@ -101,6 +103,13 @@ class Kernel:
     scales: tuple[Scale, ...]
     causal: Causal
     status: KernelStatus
+    why: Message | None = field(default=None, compare=False)
+
+    @property
+    def reasons(self) -> tuple[Message, ...]:
+        """Everything that keeps it from being judged right, each once."""
+        every = (self.why, *(scale.why for scale in self.scales), self.causal.why)
+        return tuple({why.text(): why for why in every if why is not None}.values())
 
 
 class Severity(StrEnum):
@@ -112,7 +121,8 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault that the source shows. ``suppressed`` is the reason given beside the code where it was waived."""
+    """A fault that the source shows. ``suppressed`` is the reason given beside the code where it was waived, ``kernel``
+    the kernel that it spoils."""
 
     rule: str
     severity: Severity
@@ -121,6 +131,7 @@ class Finding:
     place: Place
     hops: tuple[Hop, ...] = ()
     suppressed: str | None = None
+    kernel: Place | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -129,6 +140,14 @@ class Skipped:
 
     path: str
     why: Message
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something beside the code that does not do what its author meant: a waiver that waives nothing."""
+
+    place: Place
+    message: Message
 
 
 @dataclass(frozen=True)
@@ -141,6 +160,7 @@ class Report:
     kernels: tuple[Kernel, ...]
     findings: tuple[Finding, ...]
     skipped: tuple[Skipped, ...]
+    notes: tuple[Note, ...] = ()
 
     @property
     def open_findings(self) -> tuple[Finding, ...]:
@@ -149,7 +169,12 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0: no finding and a kernel judged right; 1: a finding; 3: nothing could be judged."""
+        """0: no finding and a kernel whose scale is right, with causality right or left to its caller; 1: a finding;
+        3: nothing could be judged."""
         if self.open_findings:
             return 1
-        return 0 if any(kernel.status is KernelStatus.RIGHT for kernel in self.kernels) else 3
+        return 0 if self.count(KernelStatus.RIGHT) + self.count(KernelStatus.DEPENDS) else 3
+
+    def count(self, status: KernelStatus) -> int:
+        """Return how many kernels were judged so."""
+        return sum(kernel.status is status for kernel in self.kernels)

@@ -1,6 +1,8 @@
 """A report as SARIF 2.1.0, for code hosts and editors.
 
-Columns count code points from 1; a waived finding is a suppressed result; files that were not judged are notifications.
+Columns count code points from 1; a waived finding is a suppressed result; a kernel that could not be judged is a result
+of kind open, one whose causality its caller decides of kind review, so that silence is never a pass; files that were
+not judged, and waivers that waive nothing, are notifications.
 Must not know: syntax trees, other formats.
 """
 
@@ -10,16 +12,18 @@ from typing import Any
 from urllib.parse import quote
 
 from tracer.lint.jsonable import text
-from tracer.lint.records import Finding, Place, Report
+from tracer.lint.records import Finding, Kernel, KernelStatus, Place, Report
 from tracer.lint.rules.table import BETWEEN, RULES
 from tracer.texts import message
 
+_KINDS = {KernelStatus.UNKNOWN: ("kernel-unknown", "open"), KernelStatus.DEPENDS: ("causal-depends", "review")}
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
 def to_sarif(report: Report, language: str) -> dict[str, Any]:
     """Return the report as one SARIF log of one run; its sentences are in ``language``."""
     rules = [*((rule.id, str(rule.severity)) for rule in RULES), (BETWEEN, "warning")]
+    rules += [(id, "none") for id, _ in _KINDS.values()]
     order = {id: index for index, (id, _) in enumerate(rules)}
     driver = {
         "name": "tracer",
@@ -41,10 +45,21 @@ def to_sarif(report: Report, language: str) -> dict[str, Any]:
                         "locations": [{"physicalLocation": {"artifactLocation": {"uri": uri(each.path)}}}],
                     }
                     for each in report.skipped
+                ]
+                + [
+                    {
+                        "level": "warning",
+                        "message": {"text": each.message.text(language)},
+                        "locations": [_location(each.place)],
+                    }
+                    for each in report.notes
                 ],
             }
         ],
-        "results": [_result(finding, order[finding.rule], language) for finding in report.findings],
+        "results": [
+            *(_result(finding, order[finding.rule], language) for finding in report.findings),
+            *(_open(each, order, language) for each in report.kernels if each.status in _KINDS),
+        ],
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
@@ -81,9 +96,31 @@ def _result(finding: Finding, index: int, language: str) -> dict[str, Any]:
     if finding.hops:
         flow = [{"location": {**_location(hop.place), "message": {"text": hop.binds}}} for hop in finding.hops]
         result["codeFlows"] = [{"threadFlows": [{"locations": flow}]}]
+    if finding.kernel is not None and finding.kernel != finding.place:
+        said_of = {"text": message("lint.related_kernel").text(language)}
+        result["relatedLocations"] = [{**_location(finding.kernel), "message": said_of}]
     if finding.suppressed is not None:
         result["suppressions"] = [{"kind": "inSource", "justification": finding.suppressed}]
     return result
+
+
+def _open(kernel: Kernel, order: dict[str, int], language: str) -> dict[str, Any]:
+    rule, kind = _KINDS[kernel.status]
+    gap = "" if language == "zh" else " "
+    if kernel.status is KernelStatus.UNKNOWN:
+        reasons = gap.join(each.text(language) for each in kernel.reasons)
+        said = message("lint.kernel_unknown", function=kernel.function, reasons=reasons)
+    else:
+        conditions = ", ".join(" ".join(each.split()) for each in kernel.causal.depends_on)
+        said = message("lint.causal_depends_on", function=kernel.function, conditions=conditions)
+    return {
+        "ruleId": rule,
+        "ruleIndex": order[rule],
+        "kind": kind,
+        "level": "none",
+        "message": {"text": said.text(language).strip()},
+        "locations": [_location(kernel.place)],
+    }
 
 
 def _location(where: Place) -> dict[str, Any]:

@@ -14,23 +14,31 @@ from tracer.lint.facts import At, Module, Scope
 from tracer.lint.program import parameters
 from tracer.lint.resolve import Resolver
 from tracer.lint.signatures import Signature
-from tracer.lint.values import Filled, Frame, Value, arguments, fill
+from tracer.lint.values import Filled, Frame, RootKind, Value, arguments, fill
 
 KERNELS = re.compile(r"flash_attn_\w*func|flash_attn_with_kvcache|scaled_dot_product_attention")
-_HOLDER = re.compile(r"flash|attn|attention|sdpa|kernel", re.IGNORECASE)
 _MOST_CONTEXTS = 12
 _DEEPEST = 3
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a kernel. ``names`` are its parameters in order: those of its definition where that is among the
-    files, else those of ``signature``."""
+    """One call of a kernel. ``names`` are its parameters in order: those of its definition ``own`` where that is among
+    the files, else those of ``signature``."""
 
     value: Value
     signature: Signature
     names: tuple[str, ...]
     partials: tuple[Value, ...] = ()
+    own: Scope | None = None
+
+    @property
+    def title(self) -> str:
+        """``flash-attn 2.1–2.8: flash_attn_func``, or where its own definition is."""
+        if self.own is None:
+            return self.signature.title
+        line = getattr(self.own.node, "lineno", 0)
+        return f"{self.own.module.read.file.name}:{line}: {self.own.short}"
 
     @property
     def node(self) -> ast.Call:
@@ -73,6 +81,7 @@ class Finder:
         self._resolver = resolver
         self._program = resolver.program
         self._contexts: dict[Scope, tuple[tuple[Frame, ...], ...]] = {}
+        self._followed: set[ast.AST] = set()  # names of kernels that a call was traced to
 
     def calls(self, module: Module) -> Iterator[Call]:
         """Yield every kernel call of a file, in the order they are written."""
@@ -84,11 +93,32 @@ class Finder:
                 if found is not None:
                     yield found
 
+    def unfollowed(self, module: Module) -> Iterator[tuple[Value, str]]:
+        """Yield the mentions of a kernel that is not called there, and that no call was traced to: given to another
+        function, put into a table. To be asked after the calls of all files."""
+        if not KERNELS.search(module.read.source):
+            return
+        called = {id(node.func) for scope in module.scopes for node, _ in scope.calls}
+        inside = {
+            id(part) for scope in module.scopes for node, _ in scope.calls if _asks_about(node) for part in node.args
+        }
+        for scope in module.scopes:
+            for node, at in scope.mentions:
+                whole = module.above.get(node, node)
+                if id(whole) in called or id(whole) in inside or whole in self._followed:
+                    continue
+                if whole is not node and (isinstance(whole.ctx, ast.Store) or node.id == scope.receiver):
+                    continue
+                name = self._program.full_name(whole, at).rsplit(".", 1)[-1]
+                if name in signatures.NAMES and not isinstance(self._program.meaning(whole, at), Scope):
+                    yield Value(whole, at), name
+
     def _call(self, node: ast.Call, at: At) -> Call | None:
         name = names.last(node.func)
-        if name in signatures.NAMES:
-            return self._direct(node, at, name)
-        if len(node.args) + len(node.keywords) < 3 or not _HOLDER.search(name) or not self._is_variable(node.func, at):
+        full = self._program.full_name(node.func, at)
+        if name in signatures.NAMES or full.rsplit(".", 1)[-1] in signatures.NAMES:
+            return self._direct(node, at, name if name in signatures.NAMES else full.rsplit(".", 1)[-1])
+        if not (node.args or node.keywords) or not self._is_variable(node.func, at):
             return None
         for callee in self._resolver.callees(Value(node, at)):
             last = callee.external.rsplit(".", 1)[-1]
@@ -96,31 +126,58 @@ class Finder:
                 last = callee.scope.short
             signature = signatures.known(last, callee.external)
             if signature is not None:
-                return Call(Value(node, at), signature, self._names(signature, callee.scope), callee.partials)
+                self._follow(Value(node, at))
+                own = callee.scope if callee.scope is not None and not _judged_inside(callee.scope) else None
+                return Call(Value(node, at), signature, self._names(signature, own, callee.bound), callee.partials, own)
         return None
 
+    def _follow(self, call: Value) -> None:
+        """Remember which mentions of kernels a call was traced to."""
+        func = call.node.func if isinstance(call.node, ast.Call) else call.node
+        for root in self._resolver.roots(call.of(func)):
+            node = root.value.node
+            self._followed.add(node)
+            if root.kind is RootKind.PARTIAL and isinstance(node, ast.Call):
+                self._followed.add(node.args[0])
+
     def _is_variable(self, func: ast.expr, at: At) -> bool:
+        if isinstance(func, ast.Subscript):
+            return True
         if isinstance(func, ast.Attribute):
             return isinstance(func.value, ast.Name) and func.value.id == at.scope.receiver
         bindings = self._program.bindings(func.id, at)[0] if isinstance(func, ast.Name) else ()
         return any(binding.way == "assign" for binding in bindings)
 
     def _direct(self, node: ast.Call, at: At, name: str) -> Call | None:
-        if at.scope.short == name:
-            return None  # a wrapper of the same name hands on what it was given: its callers are judged
-        full = self._program.full_name(node.func, at)
+        signature = signatures.known(name, self._program.full_name(node.func, at))
+        if signature is None:
+            return None
+        if at.scope.short == name and hands_on(node, signature.scale, at.scope):
+            return None  # a wrapper of the same name: its callers are judged
+        if self._is_variable(node.func, at):
+            self._follow(Value(node, at))
+        own, bound = self._own(node, at)
+        if own is not None and _judged_inside(own) and signature.scale not in parameters(own):
+            return None  # attention of the files' own, which is judged where it stands
+        return Call(Value(node, at), signature, self._names(signature, own, bound), (), own)
+
+    def _own(self, node: ast.Call, at: At) -> tuple[Scope | None, bool]:
+        """The definition among the files of what is called, and whether it is a method of an object."""
         found = self._program.meaning(node.func, at)
-        scope = found if isinstance(found, Scope) else None
-        signature = signatures.known(name, full)
-        return Call(Value(node, at), signature, self._names(signature, scope)) if signature is not None else None
+        if isinstance(found, Scope):
+            return found, False
+        if isinstance(node.func, ast.Attribute):
+            for callee in self._resolver.callees(Value(node, at)):
+                if callee.scope is not None:
+                    return callee.scope, callee.bound
+        return None, False
 
     @staticmethod
-    def _names(signature: Signature, scope: Scope | None) -> tuple[str, ...]:
-        node = scope.function if scope is not None else None
+    def _names(signature: Signature, own: Scope | None, bound: bool) -> tuple[str, ...]:
+        node = own.function if own is not None else None
         if node is None or node.args.vararg is not None:
             return signature.names
-        own = tuple(each.arg for each in (*node.args.posonlyargs, *node.args.args))
-        return own if signature.scale in parameters(scope) else signature.names  # type: ignore[arg-type]
+        return tuple(each.arg for each in (*node.args.posonlyargs, *node.args.args))[1 if bound else 0 :]
 
     def contexts(self, scope: Scope, depth: int = _DEEPEST) -> tuple[tuple[Frame, ...], ...]:
         """Return the ways into a function, as the calls that lead to it: arguments of one call belong together."""
@@ -142,3 +199,21 @@ class Finder:
         if depth == _DEEPEST:
             self._contexts[scope] = made
         return made
+
+
+def hands_on(node: ast.Call, scale: str, scope: Scope) -> bool:
+    """Whether a wrapper gives the kernel the scale that it was given."""
+    given = [keyword.value for keyword in node.keywords if keyword.arg in (scale, None)]
+    given += [each.value for each in node.args if isinstance(each, ast.Starred)]
+    own = parameters(scope)
+    return any(isinstance(each, ast.Name) and each.id in own for each in given)
+
+
+def _judged_inside(own: Scope) -> bool:
+    """Whether a function holds attention that is found where it stands."""
+    return any(names.last(call.func) in (*signatures.NAMES, "softmax") for call, _ in own.calls)
+
+
+def _asks_about(call: ast.Call) -> bool:
+    """Whether a call only asks about a function: its signature, whether it is there."""
+    return names.last(call.func) in ("signature", "hasattr", "callable", "getsource", "isinstance", "partial", "wraps")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tracer.lint import names
+from tracer.lint.algebra import HEAD_DIM, PER_HEAD
 from tracer.lint.resolve import Resolver
 from tracer.lint.rules.subject import Fault, Subject
 from tracer.lint.values import Root, RootKind, Value
@@ -31,6 +32,8 @@ def positions(subject: Subject) -> Iterator[Fault]:
         wanted, given = call.names[place], _parameter_named(node, call.names)
         values = (("place", str(place + 1)), ("wanted", wanted), ("signature", call.signature.title))
         misplaced = bool(given) and given != wanted and not _interchangeable(given, wanted)
+        misplaced = misplaced or (place < 3 and _exchanged(call.names[:3], place, node))
+        misplaced = misplaced or (wanted == "dropout_p" and _is_scale(subject, call.value.of(node)))
         if misplaced or (isinstance(node, ast.Constant) and _wrong_kind(wanted, node.value)):
             yield Fault(call.value.of(node), (*values, ("given", ast.unparse(node))))
             return  # what follows is out of place because this is
@@ -54,6 +57,21 @@ def _parameter_named(node: ast.expr, parameters: tuple[str, ...]) -> str:
 def _interchangeable(given: str, wanted: str) -> bool:
     """Self-attention gives the lengths of q for k, too."""
     return given[:-2] == wanted[:-2] and {given[-2:], wanted[-2:]} == {"_q", "_k"} and given.endswith("_q")
+
+
+def _exchanged(wanted: tuple[str, ...], place: int, node: ast.expr) -> bool:
+    """Whether queries, keys or values stand in each other's place."""
+    kinds = (names.is_query, names.is_key, names.is_value)
+    meant = [next((n for n, kind in enumerate(kinds) if kind(ast.Name(each, ast.Load()))), None) for each in wanted]
+    given = {n for n, kind in enumerate(kinds) if kind(node)}
+    return meant == [0, 1, 2] and len(given) == 1 and place not in given
+
+
+def _is_scale(subject: Subject, value: Value) -> bool:
+    """Whether what is given is a power of a head's width, which no rate of dropout is."""
+    products = subject.judge.products(value)
+    widths = (HEAD_DIM, PER_HEAD)
+    return bool(products) and all(p.known and any(symbol in widths for symbol, _ in p.powers) for p in products)
 
 
 def _wrong_kind(wanted: str, value: object) -> bool:
@@ -121,7 +139,7 @@ def repeated_heads(subject: Subject) -> Iterator[Fault]:
         for root in subject.resolver.roots(operand):
             chain = [root.value, *(step.value for step in root.steps)]
             for value in chain:
-                found = _block_repeat(value)
+                found = _block_repeat(value, subject.resolver)
                 if found is not None:
                     yield Fault(found, (("code", found.code),), root.steps)
                     return
@@ -134,10 +152,12 @@ def _keys_and_values(subject: Subject) -> list[Value]:
     return [scores.key for scores in subject.explicit.scores] if subject.explicit is not None else []
 
 
-def _block_repeat(value: Value) -> Value | None:
+def _block_repeat(value: Value, resolver: Resolver) -> Value | None:
     node: ast.AST = value.node
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr == "repeat" and any(_is_group(arg) for arg in node.args):
+        if node.func.attr == "repeat" and any(
+            _is_group(arg) or _made_group(value.of(arg), resolver) for arg in node.args
+        ):
             return None if _has_new_axis(node.func.value) or len(node.args) > 4 else value.of(node)
         node = node.func.value
     return None
@@ -147,6 +167,14 @@ def _is_group(node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
         return names.stem(node.left) in names.HEADS and "kv" in names.stem(node.right).replace("key_value", "kv")
     return names.stem(node) in _GROUPS
+
+
+def _made_group(value: Value, resolver: Resolver) -> bool:
+    """Whether a name stands for the number of query heads to each key head."""
+    if not isinstance(value.node, ast.Name | ast.Attribute):
+        return False
+    roots = resolver.roots(value)
+    return bool(roots) and all(isinstance(r.value.node, ast.expr) and _is_group(r.value.node) for r in roots)
 
 
 def _has_new_axis(node: ast.expr) -> bool:

@@ -13,7 +13,7 @@ from tracer.lint.rules.subject import Fault, Subject
 
 
 def scale_differs(subjects: Sequence[Subject]) -> Iterator[tuple[Subject, Fault]]:
-    """Yield kernels that take the default scale in a class whose other kernels are given one that is known to differ.
+    """Yield kernels that are given a scale known to differ from the default, in a class where others take that.
 
     Equal values, however they are written, are no fault; nor is anything where one of the two is not known.
     """
@@ -22,17 +22,14 @@ def scale_differs(subjects: Sequence[Subject]) -> Iterator[tuple[Subject, Fault]
         if subject.scope.cls is not None:
             by_class[subject.scope.cls].append(subject)
     for members in by_class.values():
-        given = [(each, total) for each in members if (total := _given(each)) is not None]
-        for subject in members:
-            if not _by_default(subject):
+        default = [each for each in members if _by_default(each)]
+        for subject in members if default else ():
+            total = _given(subject)
+            if total is None or _is_default(total):
                 continue
-            for other, total in given:
-                if other is not subject and not _is_default(total):
-                    origin = (total.origin or other.value).code
-                    line = str(getattr(other.value.node, "lineno", 0))
-                    values = (("normal", total.normal), ("origin", origin), ("line", line))
-                    yield subject, Fault(subject.value, values, total.steps)
-                    break
+            lines = sorted({getattr(each.value.node, "lineno", 0) for each in default})
+            values = (("normal", total.normal), ("lines", ", ".join(map(str, lines))))
+            yield subject, Fault(total.origin or subject.value, values, total.steps)
 
 
 def _by_default(subject: Subject) -> bool:

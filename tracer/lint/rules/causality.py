@@ -7,7 +7,9 @@ import ast
 from collections.abc import Iterator
 
 from tracer.lint import names
-from tracer.lint.rules.subject import Fault, Subject
+from tracer.lint.explicit import Scores
+from tracer.lint.rules.subject import Fault, Subject, qwen3
+from tracer.lint.triangle import Hides, verdict
 from tracer.lint.values import RootKind, Value
 
 
@@ -143,13 +145,62 @@ def _text(node: ast.AST) -> str:
 
 
 def ignored_flag(subject: Subject) -> Iterator[Fault]:
-    """Yield kernel calls without causal argument and mask in a class that says it is causal."""
+    """Yield kernel calls that are not causal, without a mask, in a class that says it is causal."""
     call = subject.call
-    if call is None or call.scope.cls is None or call.signature.causal in call.bound:
+    if call is None or call.scope.cls is None or _mask_argument(subject) or not _surely(subject, False):
         return
-    if any(name.startswith(("*", "#")) for name in call.bound) or _mask_argument(subject):
+    if any(name.startswith("#") for name in call.bound) or _one_token(subject):
         return
-    entries = subject.resolver.attribute_sets(call.scope.cls).get("is_causal", [])
-    values = {getattr(node, "value", None) for node, _, _ in entries}
-    if values == {True}:
-        yield Fault(call.value, (("parameter", call.signature.causal), ("cls", call.scope.cls.name)))
+    line = subject.resolver.program.bases(call.scope.cls)
+    entries = [entry for each in line for entry in subject.resolver.attribute_sets(each).get("is_causal", [])]
+    if {getattr(node, "value", None) for node, _, _ in entries} == {True}:
+        text = "given" if all(flag.root is not None for flag in subject.causal) else ""
+        yield Fault(call.value, (("parameter", call.signature.causal), ("cls", call.scope.cls.name)), (), text)
+
+
+def off(subject: Subject) -> Iterator[Fault]:
+    """Yield kernels of Qwen3's attention, or of a class that only that calls, which let every token see the future."""
+    hidden = _mask_argument(subject) if subject.call is not None else any(s.masks for s in _scores(subject))
+    surely = _surely(subject, False) if subject.call is not None else bool(_scores(subject))
+    if hidden or not surely or subject.declared_not_causal or _one_token(subject) or any(ignored_flag(subject)):
+        return
+    if subject.of_qwen3 or subject.judge.only_called_by(subject.scope, qwen3):
+        steps = tuple(step for flag in subject.causal if flag.root is not None for step in flag.root.steps)
+        yield Fault(subject.value, (), steps)
+
+
+def triangle(subject: Subject) -> Iterator[Fault]:
+    """Yield masks worked out to hide the wrong tokens: the past, the token itself, or not all of the future."""
+    for mask, hides in _masks(subject):
+        found = verdict(hides)
+        if found in ("reversed", "itself", "ahead"):
+            yield Fault(mask, (("mask", " ".join(mask.code.split())[:80]),), (), found)
+            return
+
+
+def _masks(subject: Subject) -> Iterator[tuple[Value, Hides]]:
+    call = subject.call
+    if call is not None and "attn_mask" in call.names:
+        filled, _ = call.given("attn_mask")
+        if filled is not None:
+            yield filled.value, subject.triangles.of_argument(filled.value)
+    for scores in _scores(subject):
+        if scores.masks:
+            yield scores.masks[0].value, subject.triangles.of_scores(scores)
+
+
+def _scores(subject: Subject) -> tuple[Scores, ...]:
+    return subject.explicit.scores if subject.explicit is not None else ()
+
+
+def _one_token(subject: Subject) -> bool:
+    """Whether the kernel may run for single new tokens, which have no future: a cache is read, or a test says so."""
+    if subject.call is not None and subject.call.signature.function == "flash_attn_with_kvcache":
+        return True
+    for test, held in subject.value.at.tests:
+        text = _text(test)
+        if ("prefill" in text and not held) or ("decod" in text and held) or ("== 1" in text and held):
+            return True
+        if ("> 1" in text or "!= 1" in text) and not held:
+            return True
+    return False

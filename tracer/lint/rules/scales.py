@@ -3,13 +3,16 @@
 Must not know: other rules, output.
 """
 
+import math
 from collections.abc import Iterator
 from fractions import Fraction
 
-from tracer.lint.algebra import HEAD_DIM, HIDDEN, PER_HEAD, Product
+from tracer.lint.algebra import HEAD_DIM, HEADS, HIDDEN, PER_HEAD, Product
 from tracer.lint.judge import RIGHT_POWER, Applied
 from tracer.lint.rules.subject import Fault, Subject, qwen3
 from tracer.lint.values import Value
+
+_SMALLEST = {HEAD_DIM: 128.0, HIDDEN: 1024.0, HEADS: 16.0, PER_HEAD: 64.0}  # Qwen3-0.6B
 
 
 def hidden_size(subject: Subject) -> Iterator[Fault]:
@@ -27,7 +30,18 @@ def hidden_size(subject: Subject) -> Iterator[Fault]:
         own = subject.judge.own_head_dim(origin.at.scope)
         stated = subject.of_qwen3 or _in_qwen3(origin)
         if own or (stated and not own):
-            yield Fault(origin, (("normal", total.normal),), total.steps)
+            ratio = _at_smallest(total) / _SMALLEST[HEAD_DIM] ** -0.5
+            text = "" if ratio <= 0 or math.isclose(ratio, 1) else "larger" if ratio > 1 else "smaller"
+            shown = f"{max(ratio, 1 / ratio):.2f}" if text else ""
+            yield Fault(origin, (("normal", total.normal), ("ratio", shown)), total.steps, text)
+
+
+def _at_smallest(product: Product) -> float:
+    """Its value in Qwen3-0.6B; 0 where it is made of other sizes, too."""
+    value = product.coefficient
+    for symbol, exponent in product.powers:
+        value *= _SMALLEST.get(symbol, 0.0) ** float(exponent) if symbol in _SMALLEST else 0.0
+    return value
 
 
 def derived_head_dim(subject: Subject) -> Iterator[Fault]:
@@ -73,9 +87,23 @@ def other_in_qwen3(subject: Subject) -> Iterator[Fault]:
         return
     for group in subject.applied:
         wrong = [a for a in group if a.total.known and a.total.why is None and not _of_sizes(a.total)]
+        if wrong and all(_is_hard_coded(each.total) for each in wrong):
+            return
         if group and len(wrong) == len(group):
             total = wrong[0].total
             yield Fault(total.origin or subject.value, (("normal", total.normal),), total.steps)
+
+
+def hard_coded(subject: Subject) -> Iterator[Fault]:
+    """Yield the scale of every released Qwen3 written as a number, which a model with another head_dim inherits."""
+    for applied in _every(subject):
+        if subject.of_qwen3 and applied.total.why is None and _is_hard_coded(applied.total):
+            yield Fault(applied.total.origin or subject.value, (("normal", applied.total.normal),), applied.total.steps)
+
+
+def _is_hard_coded(product: Product) -> bool:
+    number = _SMALLEST[HEAD_DIM] ** -0.5
+    return product.known and not product.powers and math.isclose(product.coefficient, number, rel_tol=1e-6)
 
 
 def _of_sizes(product: Product) -> bool:

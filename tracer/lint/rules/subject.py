@@ -3,6 +3,7 @@
 Must not know: particular rules.
 """
 
+import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from tracer.lint.judge import Applied, Flag, Judge
 from tracer.lint.records import Severity
 from tracer.lint.resolve import Resolver
 from tracer.lint.subjects import Call
+from tracer.lint.triangle import Triangles
 from tracer.lint.values import Step, Value
 
 _QWEN3 = re.compile(r"^Qwen3(?!.*(?:Vision|Audio|Visual|Encoder|Code)).*Attention", re.IGNORECASE)
@@ -29,6 +31,7 @@ class Subject:
     causal: tuple[Flag, ...]
     resolver: Resolver
     judge: Judge
+    triangles: Triangles
 
     @property
     def scope(self) -> Scope:
@@ -39,6 +42,22 @@ class Subject:
     def of_qwen3(self) -> bool:
         """Whether it is in a class named like Qwen3's text attention, whose configuration states head_dim."""
         return qwen3(self.scope.cls)
+
+    @property
+    def mask_given(self) -> bool:
+        """Whether the call gives a mask that is not None."""
+        filled = self.call.given("attn_mask")[0] if self.call is not None else None
+        return filled is not None and not (
+            isinstance(filled.value.node, ast.Constant) and filled.value.node.value is None
+        )
+
+    @property
+    def declared_not_causal(self) -> bool:
+        """Whether the class says ``is_causal = False``, and nothing else."""
+        cls = self.scope.cls
+        line = self.resolver.program.bases(cls) if cls is not None else ()
+        entries = [entry for each in line for entry in self.resolver.attribute_sets(each).get("is_causal", ())]
+        return bool(entries) and all(isinstance(node, ast.Constant) and node.value is False for node, _, _ in entries)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tracer.lint import names
+from tracer.lint import axes, names
 from tracer.lint.explicit import Mask
 from tracer.lint.rules.arguments import always_on
 from tracer.lint.rules.subject import Fault, Subject, qwen3
+from tracer.lint.triangle import verdict
 from tracer.lint.values import RootKind, Value
 
 _LARGEST_HALF = 65504.0
@@ -21,13 +22,8 @@ _HALF = re.compile(r"\.half\(\)|float16\b")
 def axis(subject: Subject) -> Iterator[Fault]:
     """Yield softmaxes over another axis than the keys."""
     explicit = subject.explicit
-    if explicit is None or explicit.axis is None or explicit.weighted is None:
-        return
-    if not all(names.is_query(each.query.node) and names.is_key(each.key.node) for each in explicit.scores):
-        return
-    text = ast.unparse(explicit.axis)
-    if text in ("-2", "-3", "-4", "0"):
-        yield Fault(explicit.value, (("axis", text),))
+    if explicit is not None and explicit.axis is not None and axes.over_keys(explicit, subject.resolver) is False:
+        yield Fault(explicit.value, (("axis", explicit.axis.code),))
 
 
 def late_mask(subject: Subject) -> Iterator[Fault]:
@@ -36,6 +32,9 @@ def late_mask(subject: Subject) -> Iterator[Fault]:
     if explicit is None or any(each.masks for each in explicit.scores):
         return
     for mask in explicit.after:
+        if mask.how == "multiply" and verdict(subject.triangles.of_mask(mask)) == "causal":
+            yield Fault(mask.value, (("mask", mask.value.code),))
+            return
         if mask.how == "add" and names.is_mask(mask.value.node):
             yield Fault(mask.value, (("mask", mask.value.code),))
             return
