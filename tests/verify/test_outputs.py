@@ -20,7 +20,8 @@ from tracer.verification.catalogue import CHECKS, CONSEQUENCES
 from tracer.verification.entry import verify_checkpoint, verify_model
 from tracer.verification.page import verify_page
 from tracer.verification.records import Verification
-from tracer.verification.review import review, spans
+from tracer.verification.review import review
+from tracer.verification.verdict import spans
 
 
 @pytest.fixture(scope="module")

@@ -20,9 +20,12 @@ from tracer.verification.expected import Ints, Rope
 from tracer.verification.places import Places
 from tracer.verification.probing import Probed
 from tracer.verification.scenarios import Bools, Scenario, Step
+from tracer.verification.vectors import ends
 
 At = tuple[Ints, Ints]  # tokens, as batch rows and places in their row
-_SAMPLED, _SAMPLED_SHORT = 16, 8  # tokens at each end of a prompt, in the plain scenario and in others
+SAMPLED = 16  # tokens at each end of those that count by which a fault would be told from what is right
+# What the numbers of a dtype are multiples of at least: a small component is off by as much whatever its size.
+_GRAIN = {"F16": 2.0**-24}
 
 
 @dataclass(eq=False)
@@ -91,47 +94,77 @@ class Case:
 
     @cached_property
     def rope_tolerance(self) -> float:
-        """How far, relatively, a rotated vector may lie from the reference: four roundings of the dtype, and what
-        float32 loses of an angle that grows with the position."""
-        return 4 * self.unit + float(self.step.positions.max(initial=0)) * 2.0**-22
+        """How far, relatively, any rotated vector may lie from the reference: as rope_within for the last position."""
+        return float(self.rope_within(self.step.positions.max(initial=0)))
+
+    def rope_within(self, positions: Any) -> Any:
+        """Return how far, relatively, a vector rotated to each of ``positions`` may lie from the reference: four
+        roundings of the dtype, and what float32 loses of an angle that grows with the position."""
+        return 4 * self.unit + positions * 2.0**-22
 
     @cached_property
     def kept(self) -> dict[str, Any]:
         """What claims keep for one another, by a name of their own."""
         return {}
 
+    @property
+    def grain(self) -> float:
+        """How far a component may be off whatever its size: what the run's dtype cannot hold."""
+        return _GRAIN.get(self.dtype, 0.0)
+
+    @cached_property
+    def counted(self) -> At:
+        """All tokens that count, as (batch rows, places in their row)."""
+        rows = np.argwhere(self.rows)
+        return rows[:, 0], rows[:, 1]
+
+    @cached_property
+    def sampled(self) -> Ints:
+        """Which of the counted tokens are the sample: the first and the last ones."""
+        return ends(len(self.counted[0]), SAMPLED)
+
     @cached_property
     def sample(self) -> At:
-        """The tokens that are looked at closely, as (batch rows, positions): the first and last of those that count."""
-        rows = np.argwhere(self.rows)
-        end = _SAMPLED if self.scenario.id == "plain" else _SAMPLED_SHORT
-        if len(rows) > 2 * end:
-            rows = np.concatenate([rows[:end], rows[-end:]])
-        return rows[:, 0], rows[:, 1]
+        """The sample itself, as (batch rows, places in their row)."""
+        return self.counted[0][self.sampled], self.counted[1][self.sampled]
 
     @property
     def positions(self) -> Ints:
-        """The positions of the sampled tokens."""
-        found: Ints = self.step.positions[self.sample]
+        """The positions of all tokens that count."""
+        found: Ints = self.step.positions[self.counted]
         return found
 
     def made(self, name: str, at: At | None = None) -> Floats | None:
         """Return what projection ``name`` gave, [tokens, heads, D] for the tokens ``at`` (None: the sampled ones).
 
-        From hidden states and weights where it is no module of its own; None where neither is to be had.
+        From hidden states and weights where it was not called as a module; None where neither is to be had.
         """
         at = self.sample if at is None else at
-        call = self.seen.call(f"{name}_proj")
+        call = self.called(f"{name}_proj")
         if call is not None:
             numbers = call.gave[at].float64()
         else:
-            weight = self.seen.parts.weights.get(f"{name}_proj")
-            if weight is None:
+            made = self.through(f"{name}_proj", self.seen.hidden[at].float64())
+            if made is None:
                 return None
-            numbers = self.seen.hidden[at].float64() @ weight.float64().T
+            numbers = made
         if numbers.shape[-1] % self.facts.head_dim:
             return None
         return numbers.reshape(len(numbers), -1, self.facts.head_dim)
+
+    def called(self, name: str) -> ModuleCall | None:
+        """Return the call of the part ``name`` that took all tokens at once (or was joined to that), or None."""
+        call = self.seen.call(name)
+        return call if call is not None and call.gave.shape[:2] == self.step.ids.shape else None
+
+    def through(self, name: str, given: Floats) -> Floats | None:
+        """Return what the linear layer ``name`` makes of ``given`` [..., in], in float64; None where it is no plain
+        one."""
+        weight, bias = self.seen.parts.weights.get(name), self.seen.parts.biases.get(name)
+        if weight is None:
+            return None
+        made: Floats = given @ weight.float64().T
+        return made if bias is None else made + bias.float64()
 
     @cached_property
     def norm_weights(self) -> Mapping[str, Floats]:
@@ -141,23 +174,35 @@ class Case:
 
     def norm_call(self, name: str) -> ModuleCall | None:
         """Return the call of q_norm or k_norm that was given exactly what the projection made, or None."""
-        projected = self.seen.call(f"{name}_proj")
+        return self._norm_calls[name][0]
+
+    @cached_property
+    def _norm_calls(self) -> Mapping[str, tuple[ModuleCall | None, bool]]:
+        """The call of each norm, and whether heads come before tokens in it."""
+        return {name: self._norm_call(name) for name in "qk"}
+
+    def _norm_call(self, name: str) -> tuple[ModuleCall | None, bool]:
+        projected = self.called(f"{name}_proj")
         for call in self.seen.modules:
-            if call.name == f"{name}_norm" and projected is not None and _same_numbers(call.given, projected.gave):
-                return call
-        return None
+            if call.name == f"{name}_norm" and projected is not None:
+                order = _same_numbers(call.given, projected.gave)
+                if order is not None and call.gave.shape == call.given.shape:
+                    return call, order == "heads"
+        return None, False
 
     def normed(self, name: str, at: At | None = None) -> Floats | None:
         """Return what the norm gave, [tokens, heads, D]: as captured where it ran on the projection, else the
         reference."""
-        call = self.norm_call(name)
+        call, heads_first = self._norm_calls[name]
         if call is None:
             return self.norm_reference(name, at)
-        array = call.gave
-        if len(array.shape) == 4 and array.shape[1] != self.step.ids.shape[1]:  # [B, heads, T, D]
-            array = Array(array.dtype, np.ascontiguousarray(np.swapaxes(array.bits, 1, 2)))
-        numbers = array[self.sample if at is None else at].float64()
-        return numbers.reshape(len(numbers), -1, self.facts.head_dim)
+        bits = call.gave.bits
+        if not heads_first:
+            bits = bits.reshape(*self.step.ids.shape, -1, self.facts.head_dim)
+        elif bits.ndim == 4:
+            bits = np.swapaxes(bits, 1, 2)
+        cut = bits[self.sample if at is None else at]
+        return Array(call.gave.dtype, np.ascontiguousarray(cut)).float64()
 
     def norm_reference(self, name: str, at: At | None = None) -> Floats | None:
         """Return RMSNorm of what the projection made, in float64, [tokens, heads, D]."""
@@ -166,12 +211,13 @@ class Case:
             return None
         return expected.rms_norm(made, weight, self.facts.norm_eps)
 
-    def arrived(self, name: str) -> Floats | None:
-        """Return the sampled tokens' queries, keys or values at the attention function, [tokens, heads, D]."""
+    def arrived(self, name: str, at: At | None = None) -> Floats | None:
+        """Return queries, keys or values at the attention function, [tokens, heads, D] for the tokens ``at`` (None: the
+        sampled ones)."""
         if self.interface is None:
             return None
         array = {"q": self.interface.query, "k": self.interface.key, "v": self.interface.value}[name]
-        rows, places = self.sample
+        rows, places = self.sample if at is None else at
         cut = array.bits[rows, :, places + array.shape[2] - self.step.ids.shape[1]]
         return Array(array.dtype, np.ascontiguousarray(cut)).float64()
 
@@ -184,8 +230,8 @@ class Case:
         return {name: array.float64() for name, array in arrays.items()}
 
     def turned(self, vectors: Floats, positions: Ints | None = None) -> Floats | None:
-        """Return ``vectors`` [tokens, heads, D] rotated as the config asks for, at ``positions`` (None: the sampled
-        tokens' own)."""
+        """Return ``vectors`` [tokens, heads, D] rotated as the config asks for, at ``positions`` (None: those of all
+        tokens that count)."""
         if self.rope is None:
             return None
         angles = expected.angles(self.rope, self.positions if positions is None else positions)[:, None]
@@ -214,12 +260,13 @@ class Case:
         return head(*numbers, self.scale, self.visibility(row))
 
 
-def _same_numbers(a: Array, b: Array) -> bool:
-    """Return whether ``a`` is ``b`` up to its shape (heads split off, tokens and heads in either order)."""
+def _same_numbers(a: Array, b: Array) -> str | None:
+    """Return whether ``a`` is ``b`` [B, T, heads·D] up to its shape: "tokens" in the same order, "heads" where those
+    come first, None where it is something else."""
     if a.dtype != b.dtype or a.bits.size != b.bits.size:
-        return False
+        return None
     if np.array_equal(a.bits.reshape(-1), b.bits.reshape(-1)):
-        return True
-    if a.bits.ndim == 4:  # [B, heads, T, D]
-        return np.array_equal(a.bits.transpose(0, 2, 1, 3).reshape(-1), b.bits.reshape(-1))
-    return False
+        return "tokens"
+    if a.bits.ndim == 4 and np.array_equal(a.bits.transpose(0, 2, 1, 3).reshape(-1), b.bits.reshape(-1)):
+        return "heads"
+    return None

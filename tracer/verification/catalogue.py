@@ -82,25 +82,24 @@ def _one(claim: Callable[[Case], Finding]) -> Claims:
 
 # What is checked in every pass, and what once a layer, in the plain one.
 EVERYWHERE: tuple[Claims, ...] = (
+    headmaps.projections,
+    norms.norms,
+    ropes.ropes,
+    _one(scales.at_interface),
+    _one(scales.at_kernel),
+    headmaps.values,
+    _one(headmaps.layout),
+    _one(headmaps.returned),
+    _one(caches.dropout),
     sight.weights,
     sight.effect,
     _one(sight.flag),
     softmaxes.rows,
 )
 ONCE: tuple[Claims, ...] = (
-    headmaps.projections,
-    norms.norms,
-    ropes.ropes,
     _one(scales.static),
-    _one(scales.at_interface),
-    _one(scales.at_kernel),
     scales.effective,
     softmaxes.large,
     whole.weights,
-    _one(headmaps.keys),
-    _one(headmaps.values),
-    _one(headmaps.layout),
-    _one(headmaps.returned),
-    _one(caches.dropout),
+    headmaps.keys,
 )
-ELSEWHERE: tuple[Claims, ...] = (ropes.positions,)

@@ -3,6 +3,7 @@
 Must not know: what should come out.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,21 +15,21 @@ from tracer.engines.transformers.observed import AttentionSeen
 from tracer.records import ModelFacts
 from tracer.verification.scenarios import Bools, Step
 
-# Effective weights are read head_dim keys at a time; by default at most this many times.
-_MOST_READS = 8
 # Scores of about this size leave no exponential that does not subtract the row's maximum.
 _LOUD = 1000.0
 _STEADY = 8
 _LAST = 64
+_OTHER = 2
 _LOUD_HEADS = 4
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How far to go: ``heads`` to look at; ``thorough`` changes every token in turn and reads every key's weights."""
+    """How far to go: ``heads`` to look at; ``thorough`` changes every token in turn; ``tick`` is called after each."""
 
     heads: tuple[int, ...]
     thorough: bool = False
+    tick: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,20 +65,21 @@ def probe(
     """Return what the call's probes gave; ``full`` adds those that need to be run once a layer only; ``steady`` says
     that this layer is known to give the same bits each time."""
     keys = _keys(seen, step)
-    moved = tuple(Moved(tokens, probes.moved_rows(call, tokens)) for tokens in _changes(step, plan))
+    moved = tuple(_moved(call, tokens, plan) for tokens in changes(step, plan.thorough))
     # Rows that kept their bits have shown that the call repeats; only where few did must that be looked at.
     repeats = steady or any(int((~one.rows).sum()) >= _STEADY for one in moved) or probes.repeats(call)
-    found = probes.weights(call, keys, facts.head_dim, facts.heads, _columns(keys, facts.head_dim, plan.thorough))
+    found = probes.weights(call, keys, facts.head_dim, facts.heads, range(keys))
     eager = _eager(seen, step, facts, plan)
+    value_heads = probes.value_heads(call, keys, facts.kv_heads, facts.head_dim, step.rows)
     if not full:
-        return Probed(repeats, moved, found, eager=eager)
+        return Probed(repeats, moved, found, value_heads, eager=eager)
     factor = _loud_factor(seen, facts)
     loud = probes.loud(call, factor) if factor else None
     return Probed(
         repeats=repeats,
         moved=moved,
         weights=found,
-        value_heads=probes.value_heads(call, keys, facts.kv_heads, facts.head_dim, step.rows),
+        value_heads=value_heads,
         small=_small(call, seen, facts),
         loud=loud,
         loud_factor=factor or 1.0,
@@ -86,16 +88,18 @@ def probe(
     )
 
 
+def _moved(call: Call, tokens: tuple[tuple[int, int], ...], plan: Plan) -> Moved:
+    moved = Moved(tokens, probes.moved_rows(call, tokens))
+    if plan.tick is not None:
+        plan.tick()
+    return moved
+
+
 def _keys(seen: AttentionSeen, step: Step) -> int:
     return seen.interface.key.shape[2] if seen.interface is not None else step.real.shape[1]
 
 
-def _columns(keys: int, head_dim: int, thorough: bool) -> tuple[int, ...]:
-    most = keys if thorough else min(keys, _MOST_READS * head_dim)
-    return tuple(int(c) for c in np.unique(np.linspace(0, keys - 1, most).astype(np.int64)))
-
-
-def _changes(step: Step, plan: Plan) -> list[tuple[tuple[int, int], ...]]:
+def changes(step: Step, thorough: bool) -> list[tuple[tuple[int, int], ...]]:
     """Return the tokens to change, run by run.
 
     In one pass without padding: the second and the middle one (the last is changed for the whole model), or each in
@@ -109,16 +113,19 @@ def _changes(step: Step, plan: Plan) -> list[tuple[tuple[int, int], ...]]:
         return [((0, step.starts[1] - 1), (0, step.starts[-2]))]
     if step.mask:
         return [tuple((int(row), int(t)) for row, t in np.argwhere(~step.real))]
-    tried = range(1, length) if plan.thorough else sorted({1, length // 2})
+    tried = range(1, length) if thorough else sorted({1, length // 2})
     return [((0, t),) for t in tried if 0 < t < length]
 
 
 def _small(call: Call, seen: AttentionSeen, facts: ModelFacts) -> probes.Changed | None:
     """Run with hidden states so small that the norm's eps is as large as the mean square it is added to."""
     made = seen.call("q_proj")
-    size = 0.0 if made is None else float(np.sqrt(np.mean(made.gave.numbers().astype(np.float32) ** 2)))
-    wanted = np.sqrt(max(facts.norm_eps, 1e-7))
-    return probes.quiet(call, 2.0 ** round(float(np.log2(wanted / size)))) if 0 < size < np.inf else None
+    size = 0.0 if made is None else float(np.sqrt(np.mean(made.gave.float64() ** 2)))
+    if not 0 < size < np.inf:
+        return None
+    steps = round(float(np.log2(np.sqrt(max(facts.norm_eps, 1e-7)) / size)))
+    # where they are as small already, a second run must still be another one: then larger
+    return probes.quiet(call, 2.0 ** (steps if abs(steps) >= _OTHER else _OTHER))
 
 
 def _loud_factor(seen: AttentionSeen, facts: ModelFacts) -> float | None:

@@ -9,7 +9,7 @@ from tracer.records import Check, Site, Status
 from tracer.texts import DEFAULT_LANGUAGE, message
 from tracer.verification.catalogue import CONSEQUENCES
 from tracer.verification.records import Outcome, Verification
-from tracer.verification.verdict import advice
+from tracer.verification.verdict import advice, spans
 
 _MOST = 6
 _LONGEST = 160
@@ -114,17 +114,6 @@ def layers_told(numbers: Sequence[int], language: str) -> str:
 def heads_told(numbers: Sequence[int], language: str) -> str:
     """Return query heads by number: head 2; heads 0–3, 7."""
     return _say(language, "heads_one_of" if len(numbers) == 1 else "heads_many", numbers=spans(list(numbers)))
-
-
-def spans(numbers: list[int]) -> str:
-    """Return numbers as a list in which runs are joined: 0–3, 7."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
 
 
 def _one(number: int, outcome: Outcome, also: list[str], found: Verification, language: str) -> str:

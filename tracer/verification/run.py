@@ -5,7 +5,7 @@ Must not know: command lines, checkpoints, how results are shown.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,9 +17,9 @@ from tracer.engines.transformers.observed import AttentionSeen
 from tracer.engines.transformers.seeing import seen
 from tracer.verification import catalogue, scenarios
 from tracer.verification.case import Case
-from tracer.verification.claims import caches, runs, sight
+from tracer.verification.claims import caches, finite, runs, sight
 from tracer.verification.places import Places
-from tracer.verification.probing import Plan, Probed, probe
+from tracer.verification.probing import Plan, Probed, changes, probe
 from tracer.verification.records import Finding, Window
 from tracer.verification.scenarios import Scenario, Step
 from tracer.verification.verdict import unsteady
@@ -64,7 +64,7 @@ def examine(live: Live, places: Places, kind: str, wanted: Examination) -> Exami
         work.run(scenario)
     return Examined(
         findings=tuple(work.findings),
-        scenarios=tuple(scenario.id for scenario in made),
+        scenarios=tuple(dict.fromkeys(name for scenario in made for name in scenario.names)),
         windows=tuple(work.windows),
         seconds=time.perf_counter() - started,
         plain_seconds=work.plain_seconds,
@@ -73,7 +73,8 @@ def examine(live: Live, places: Places, kind: str, wanted: Examination) -> Exami
 
 def _total(made: Sequence[Scenario], wanted: Examination) -> int:
     passes = sum(len(scenario.steps) + (scenario.id == "plain") for scenario in made)
-    return passes * len(wanted.layers)
+    changed = sum(len(changes(step, wanted.thorough)) for scenario in made for step in scenario.steps if step.judged)
+    return (passes + changed) * len(wanted.layers)
 
 
 @dataclass
@@ -87,6 +88,7 @@ class _Work:
     windows: list[Window] = field(default_factory=list)
     plain: runs.PlainRun = field(default_factory=runs.PlainRun)
     unsteady: set[int] = field(default_factory=set)
+    made_wrong: set[int] = field(default_factory=set)  # layers whose keys or values are wrong without a cache already
     plain_seconds: float = 0.0
     judging: float = 0.0
     _done: int = 0
@@ -98,7 +100,7 @@ class _Work:
         for number, step in enumerate(scenario.steps):
 
             def judge(call: Call, number: int = number, step: Step = step) -> None:
-                self._judge(call, scenario, number, step, rows)
+                self._judge(call, replace(scenario, id=step.name or scenario.id), number, step, rows)
 
             self._forward(step, judge, cache)
         if scenario.id == "plain":
@@ -123,19 +125,25 @@ class _Work:
     def _judge(self, call: Call, scenario: Scenario, number: int, step: Step, rows: caches.CacheRows) -> None:
         plain = scenario.id == "plain"
         facts = self.live.facts(call.layer)
-        record = seen(call, weights=plain)
+        record = seen(call)
+        spoiled = finite.spoiled(record)
+        if spoiled is not None:
+            self._spoiled(scenario, step, record, spoiled)
+            return
         heads = self.wanted.heads if plain or self.wanted.thorough else _some(self.wanted.heads, call.layer)
-        plan = Plan(heads, self.wanted.thorough)
-        steady = call.layer in self.plain.cases and call.layer not in self.unsteady
+        plan = Plan(heads, self.wanted.thorough, self._advance)
+        steady = call.layer in self.plain.cases and call.layer not in self.unsteady and not call.collected.dropout
         probed = probe(call, record, step, facts, plan, plain, steady) if step.judged else Probed(True)
         case = self._case(scenario, step, record, probed, heads)
         if plain:
             self.plain.keep(case)
             self.windows.append(Window(call.layer, facts.layer_type, facts.window, sight.window_of(case)))
-        found = list(rows.check(case)) if scenario.cached else []
+        found = list(rows.check(case, call.layer in self.made_wrong)) if scenario.cached else []
         if step.judged:
-            for claims in (*catalogue.EVERYWHERE, *(catalogue.ONCE if plain else catalogue.ELSEWHERE)):
+            for claims in (*catalogue.EVERYWHERE, *(catalogue.ONCE if plain else ())):
                 found += claims(case)
+        if plain and any(caches.spoils(one) for one in found):
+            self.made_wrong.add(call.layer)
         if plain and call.layer == min(self.wanted.layers):
             found += runs.kernel_shapes(case, self._direct(case))
         if not plain:
@@ -144,6 +152,15 @@ class _Work:
         if not probed.repeats:
             self.unsteady.add(call.layer)
         self._keep(found)
+        self._advance()
+
+    def _spoiled(self, scenario: Scenario, step: Step, record: AttentionSeen, spoiled: finite.Spoiled) -> None:
+        """Say that a layer's numbers are not finite, and nothing else of it."""
+        if step.judged:
+            case = self._case(scenario, step, record, Probed(True), self.wanted.heads)
+            self._keep(finite.claims(case, spoiled))
+            for _ in changes(step, self.wanted.thorough):
+                self._advance()
         self._advance()
 
     def _case(
@@ -164,8 +181,8 @@ class _Work:
         )
 
     def _keep(self, found: Sequence[Finding]) -> None:
-        """Keep findings; where a layer's call does not repeat, only that itself can have failed."""
-        self.findings += [unsteady(one) if self.unsteady else one for one in found]
+        """Keep findings; where a layer's call does not repeat, nothing that rests on repetition can have failed."""
+        self.findings += [unsteady(one, self.unsteady) for one in found]
 
     def _changed(self, scenario: Scenario) -> None:
         """Run the plain prompt with its last token changed, and look at every layer's earlier rows."""
@@ -179,7 +196,8 @@ class _Work:
 
         def judge(call: Call) -> None:
             started = time.perf_counter()
-            self._keep([runs.model_causal(self.plain.cases[call.layer], to_array(call.output), last)])
+            if call.layer in self.plain.cases:
+                self._keep([runs.model_causal(self.plain.cases[call.layer], to_array(call.output), last)])
             self._advance()
             self.judging += time.perf_counter() - started
 

@@ -16,8 +16,8 @@ from tracer.verification.expected import Ints
 Bools = NDArray[np.bool_]
 # Padding, packing and caching show the same with few tokens as with many: these runs are kept short.
 SHORT = 24
-# What is run by default, and every scenario there is: "padded" is left and right padding at once, "cached" several
-# tokens and then one on a cache.
+# What is run by default, and every scenario there is: "padded" is left and right padding at once, "cached" is "chunk"
+# (several tokens on a cache) and then "decode" (one), told apart.
 DEFAULT = ("plain", "packed", "padded", "cached")
 NAMES = (*DEFAULT, "left_pad", "right_pad", "chunk", "decode")
 
@@ -26,7 +26,7 @@ NAMES = (*DEFAULT, "left_pad", "right_pad", "chunk", "decode")
 class Step:
     """One forward pass. ids and positions [B, T]; ``real`` [B, S] tells the tokens that count, of all keys so far;
     ``mask`` whether the model is given it; ``starts`` where packed sequences start, and the total; ``judged`` whether
-    the pass is looked at, or only fills the cache."""
+    the pass is looked at, or only fills the cache; ``name`` is the scenario's, where that has passes of two kinds."""
 
     ids: Ints
     positions: Ints
@@ -35,6 +35,7 @@ class Step:
     starts: tuple[int, ...] = ()
     give_positions: bool = False
     judged: bool = True
+    name: str = ""
 
     @property
     def past(self) -> int:
@@ -74,6 +75,11 @@ class Scenario:
     id: str
     steps: tuple[Step, ...]
     plain_rows: tuple[Ints, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names under which its passes are told: each kind of pass on a cache is a scenario of its own."""
+        return tuple(dict.fromkeys(step.name or self.id for step in self.steps if step.judged))
 
     @property
     def cached(self) -> bool:
@@ -127,7 +133,8 @@ def cached(id: str, ids: Sequence[int], several: bool, one: bool) -> Scenario | 
     steps, places = [], []
     for number, (a, b) in enumerate(pairwise(bounds)):
         at = np.arange(a, b)[None]
-        steps.append(Step(np.array([row[a:b]]), at, np.ones((1, b), dtype=np.bool_), judged=number > 0))
+        name = "decode" if (number and b - a == 1) or not several else "chunk"
+        steps.append(Step(np.array([row[a:b]]), at, np.ones((1, b), dtype=np.bool_), judged=number > 0, name=name))
         places.append(at)
     return Scenario(id, tuple(steps), tuple(places))
 

@@ -1,13 +1,18 @@
 """Build a finding. Must not know: any particular check."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from tracer.checks.outcome import Figure, outcome
 from tracer.records import Site, Status
 from tracer.texts import Message, catalogue, message
 from tracer.verification.case import Case
 from tracer.verification.records import Finding
+from tracer.verification.scenarios import Bools
+
+_RUNS = 6  # as many runs of numbers are written out
 
 
 def say(name: str, **values: object) -> Message:
@@ -85,14 +90,73 @@ def untested(
     )
 
 
+def which(case: Case, bad: Bools) -> Message:
+    """Return how many of a case's vectors are wrong, and which: ``bad`` [tokens that count, heads]."""
+    rows, places = case.counted
+    row = int(np.bincount(rows, weights=bad.sum(axis=1)).argmax())
+    mine = bad & (rows == row)[:, None]
+    values = {
+        "count": int(bad.sum()),
+        "total": bad.size,
+        "tokens": spans([int(t) for t in places[mine.any(axis=1)]], _RUNS),
+        "heads": spans([int(h) for h in np.flatnonzero(mine.any(axis=0))], _RUNS),
+    }
+    return say("which", **values) if len(case.step.ids) == 1 else say("which_row", row=row, **values)
+
+
+def spans(numbers: Sequence[int], most: int | None = None) -> str:
+    """Return numbers as a list in which runs are joined: 0–3, 7; only the first ``most`` runs, then an ellipsis."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    told = [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]
+    return ", ".join(told if most is None or len(told) <= most else [*told[:most], "…"])
+
+
 def passed(holds: bool) -> Status:
     """Return pass or fail."""
     return Status.PASS if holds else Status.FAIL
 
 
-def unsteady(found: Finding) -> Finding:
-    """Return a failure as not testable: the same call gives other bits each time, so nothing else can be told by it."""
-    if found.check.status is not Status.FAIL or found.check.id == "dropout.off":
+# What tells by making a call again, by another run, or from what dropout changes: nothing of it can be told where the
+# same call gives other bits each time. Everything else was read off the one call that the model made.
+_RERUN = frozenset(
+    {
+        "scale.effective",
+        "causal.flag",
+        "causal.weights",
+        "causal.effect",
+        "causal.alignment",
+        "window.effective",
+        "window.none",
+        "softmax.rows",
+        "softmax.row_max",
+        "softmax.precision",
+        "softmax.large",
+        "causal.large",
+        "kernel.output",
+        "kernel.alignment",
+        "kernel.empty_rows",
+        "weights.reference",
+        "heads.keys",
+        "padding.weights",
+        "padding.effect",
+        "packing.weights",
+        "packing.effect",
+    }
+)
+_OTHER_RUN = frozenset({"causal.model", "padding.same", "packing.same", "cache.same"})
+
+
+def unsteady(found: Finding, layers: Collection[int]) -> Finding:
+    """Return a failure as not testable where it rests on repetition, and its own layer, or for what compares whole runs
+    an earlier one, is among those ``layers`` whose call gives other bits each time."""
+    id = found.check.id
+    chance = (id in _RERUN and found.layer in layers) or (id in _OTHER_RUN and any(x <= found.layer for x in layers))
+    if found.check.status is not Status.FAIL or not chance:
         return found
     check = replace(found.check, status=Status.NOT_TESTABLE, reason=say("not_repeatable"), measured=say("nothing"))
     return replace(found, check=check)

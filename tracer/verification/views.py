@@ -91,8 +91,6 @@ def _view(case: Case, row: int, index: int) -> View | None:
     values, counts = weights.values[row, index], case.rows[row]
     rows = _rows(case, row)
     reference = np.concatenate([head.weights(part) for part in rows])
-    if len(weights.columns) < case.keys:
-        reference = reference[:, weights.columns]
     hidden = kinds(case, row)["any"]
     leaks = _leaks(case, row, index)
     right = counts & ~((values != 0) & hidden).any(axis=1) if leaks else counts.copy()

@@ -91,7 +91,9 @@ def _direct_sdpa(call: Call, given: dict[str, Any]) -> InterfaceCall:
 
 def _kv_heads(call: Call, key: Any) -> int:
     made = call.collected.gave("k_proj")
-    return key.shape[1] if made is None else min(int(key.shape[1]), int(made.shape[-1]) // int(key.shape[-1]))
+    config = getattr(call.module, "config", None)
+    wanted = getattr(config, "num_key_value_heads", key.shape[1])
+    return min(int(key.shape[1]), int(wanted) if made is None else int(made.shape[-1]) // int(key.shape[-1]))
 
 
 def _unrepeated(tensor: Any, heads: int) -> Any:
@@ -174,6 +176,8 @@ def _parts(module: Any, names: tuple[str, ...]) -> Parts:
     attributes = {name: getattr(module, name) for name in _ATTRIBUTES if hasattr(module, name)}
     for name in _NORMS:
         part = original(getattr(module, name, None))
+        if part is not None:
+            attributes[f"{name}.class"] = type(part).__name__
         for attribute in ("variance_epsilon", "eps"):
             if hasattr(part, attribute):
                 attributes[f"{name}.eps"] = getattr(part, attribute)

@@ -3,75 +3,116 @@
 Must not know: torch.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from tracer.arrays import Floats
 from tracer.records import Site, Status
 from tracer.verification.case import Case
+from tracer.verification.expected import Ints
 from tracer.verification.records import Finding
+from tracer.verification.scenarios import Bools
 from tracer.verification.subjects import kernel_site
-from tracer.verification.verdict import finding, passed, say, untested
+from tracer.verification.vectors import distance, distances
+from tracer.verification.verdict import finding, passed, say, untested, which
 
 _ROWS = 8  # tokens by which heads, and by which projections, are told apart
 _COLUMNS = 128  # components of a projection that are computed anew
 
 
-def keys(case: Case) -> Finding:
-    """Return heads.keys: query head h gives the weights that key head h // group gives."""
+def keys(case: Case) -> list[Finding]:
+    """Return heads.keys: query head h gives the weights that key head h // group gives; heads for which another key
+    head would give the same ones are told apart, as not testable."""
     facts, wanted = case.facts, say("heads_expected", heads=_shown(_right(case)))
     if facts.kv_heads == 1:
-        return untested(case, "heads.keys", expected=wanted, reason=say("heads_one"))
+        return [untested(case, "heads.keys", expected=wanted, reason=say("heads_one"))]
     if case.probed.weights is None or case.interface is None:
-        return untested(case, "heads.keys", expected=wanted, reason=say("weights_hidden"))
+        return [untested(case, "heads.keys", expected=wanted, reason=say("weights_hidden"))]
     errors = {index: _errors(case, index) for index in case.heads}
-    if any(error is None for error in errors.values()):
-        return untested(case, "heads.keys", expected=wanted, reason=say("interface_hidden"))
     tolerance = max(4 * case.unit, 1e-5)
-    found, alike = [], True
-    for index in case.heads:
-        row = errors[index]
+    found, right, blind = [], [], []
+    for index, row in errors.items():
         if row is None:
-            continue
+            return [untested(case, "heads.keys", expected=wanted, reason=say("interface_hidden"))]
         own = facts.kv_head(index)
         best = int(np.argmin(row))
-        others = np.delete(row, own)
-        alike &= bool(others.min() <= max(4 * row[own], tolerance))
-        found.append(own if row[own] <= max(4 * row[best], tolerance) else best)
-    right = [facts.kv_head(index) for index in case.heads]
-    if found == right and alike:
-        return untested(case, "heads.keys", expected=wanted, reason=say("heads_alike", part="k"))
-    return _judged(case, "heads.keys", found, right)
+        fits = row[own] <= max(4 * row[best], tolerance)
+        if fits and np.delete(row, own).min() <= max(4 * row[own], tolerance):
+            blind.append(index)
+            continue
+        found.append(own if fits else best)
+        right.append(own)
+    judged = [_judged(case, "heads.keys", found, right)] if found else []
+    if blind:
+        reason = say("heads_alike", heads=_shown(blind))
+        judged.append(untested(case, "heads.keys", expected=wanted, reason=reason))
+    return judged
 
 
-def values(case: Case) -> Finding:
+def values(case: Case) -> list[Finding]:
     """Return heads.values: query head h mixes the values of value head h // group, and those are v_proj's own."""
     wanted = say("heads_expected", heads=_shown(_right(case)))
-    found = case.probed.value_heads
-    made, arrived = case.made("v"), case.arrived("v")
-    if made is not None and arrived is not None and made.shape == arrived.shape and case.seen.call("v_proj"):
-        order = _order(made, arrived)
-        if order != list(range(made.shape[1])):
-            measured = say("heads_values_order", found=_shown(order))
-            site = case.places.site("interface.value")
-            reason = say("heads_why")
-            return finding(
-                case, "heads.values", Status.FAIL, measured=measured, expected=wanted, reason=reason, site=site
-            )
+    found, arrived = case.probed.value_heads, _values(case)
+    if arrived is not None and arrived.bad.any():
+        return [_changed(case, arrived)]
     if case.facts.kv_heads == 1:
-        return untested(case, "heads.values", expected=wanted, reason=say("heads_one"))
-    if found is None:
-        return untested(case, "heads.values", expected=wanted, reason=say("weights_hidden"))
-    return _judged(
+        return [untested(case, "heads.values", expected=wanted, reason=say("heads_one"))]
+    if found is None or not case.probed.repeats:
+        reason = say("weights_hidden" if found is None else "not_repeatable")
+        return [untested(case, "heads.values", expected=wanted, reason=reason)]
+    mapped, right = [found[index] for index in case.heads], _right(case)
+    return [_judged(case, "heads.values", mapped, right)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Values:
+    """Values of all tokens that count, [tokens, K, D]: as v_proj made them and as they arrived; ``bad`` [tokens, K]."""
+
+    made: Floats
+    arrived: Floats
+    bad: Bools
+
+
+def _values(case: Case) -> _Values | None:
+    """Compare the values that arrived with v_proj's: bit for bit, or where it was not called as a module, as near as
+    rounding lets them be. None where one of them cannot be seen."""
+    call, interface = case.called("v_proj"), case.interface
+    if interface is None:
+        return None
+    if call is not None:
+        length, kv_heads = case.step.ids.shape[1], interface.value.shape[1]
+        new = np.swapaxes(interface.value.bits[:, :, -length:], 1, 2)
+        gave = call.gave.bits.reshape(*case.step.ids.shape, -1, case.facts.head_dim)
+        if gave.shape[2] == kv_heads and np.array_equal(gave[case.rows], new[case.rows]):
+            nothing = np.zeros((0, kv_heads, 1))
+            return _Values(nothing, nothing, np.zeros((0, kv_heads), dtype=np.bool_))
+    made, arrived = case.made("v", case.counted), case.arrived("v", case.counted)
+    if made is None or arrived is None or made.shape != arrived.shape:
+        return None
+    if call is not None:
+        return _Values(made, arrived, (made != arrived).any(axis=-1))
+    return _Values(made, arrived, distances(arrived, made, case.grain) > _rounded(case))
+
+
+def _changed(case: Case, values: _Values) -> Finding:
+    order = _order(values.made, values.arrived)
+    mixed = -1 not in order and order != list(range(len(order)))
+    told = say("heads_values_order", found=_shown(order)) if mixed else say("heads_values_changed")
+    return finding(
         case,
         "heads.values",
-        [found[index] for index in case.heads],
-        [case.facts.kv_head(index) for index in case.heads],
+        Status.FAIL,
+        measured=told,
+        expected=say("heads_values_expected"),
+        reason=which(case, values.bad),
+        site=case.places.site("interface.value"),
     )
 
 
 def layout(case: Case) -> Finding:
     """Return heads.layout: o_proj is given the heads one after the other, bit for bit."""
-    wanted, call = say("layout_expected"), case.seen.call("o_proj")
+    wanted, call = say("layout_expected"), case.called("o_proj")
     if call is None or case.interface is None:
         return untested(case, "heads.layout", expected=wanted, reason=say("layout_hidden"))
     output, given = case.interface.output, call.given
@@ -94,27 +135,25 @@ def layout(case: Case) -> Finding:
 
 def projections(case: Case) -> list[Finding]:
     """Return projections for q, k, v and o: each is x·Wᵀ with its own weight, on some rows and components, and those of
-    q, k and v are given the hidden states themselves."""
-    return [_projection(case, name) for name in "qkvo"]
+    q, k and v are given the hidden states themselves. One that was not called as a module is judged by what came of it.
+    """
+    return [_projection(case, name) if case.called(f"{name}_proj") else _inline(case, name) for name in "qkvo"]
 
 
 def _projection(case: Case, name: str) -> Finding:
     id, about, wanted = "projections", say("projections_claim", part=name), say("projections_expected")
-    call, weight = case.seen.call(f"{name}_proj"), case.seen.parts.weights.get(f"{name}_proj")
+    call, weight = case.called(f"{name}_proj"), case.seen.parts.weights.get(f"{name}_proj")
     if call is None or weight is None:
         reason = say("projection_hidden", part=name)
         return untested(case, id, expected=wanted, reason=reason, about=about, part=name)
-    rows = np.argwhere(case.rows)
-    rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(_ROWS, len(rows))).astype(np.int64))]
+    rows = _some(case)
     columns = np.unique(np.linspace(0, weight.shape[0] - 1, min(_COLUMNS, weight.shape[0])).astype(np.int64))
-    given = call.given[rows[:, 0], rows[:, 1]].float64()
-    gave = call.gave[rows[:, 0], rows[:, 1]][:, columns].float64()
+    given = call.given[rows].float64()
+    gave = call.gave[rows][:, columns].float64()
     right = given @ weight[columns].float64().T
     bias = case.seen.parts.biases.get(f"{name}_proj")
     right = right if bias is None else right + bias[columns].float64()
-    size = float(np.sqrt(np.mean(right**2)))
-    off = float(np.sqrt(np.mean((gave - right) ** 2))) / size if size > 0 else float(np.abs(gave).max())
-    within = 4 * case.unit + 1e-6
+    off, within = distance(gave, right), _rounded(case)
     foreign = name != "o" and not call.given.same_bits(case.seen.hidden)
     return finding(
         case,
@@ -132,9 +171,63 @@ def _projection(case: Case, name: str) -> Finding:
     )
 
 
+def _inline(case: Case, name: str) -> Finding:
+    """Judge a projection that is no call of its module: by the norm's input, the values that arrived, or the output."""
+    id, about, wanted = "projections", say("projections_claim", part=name), say("projections_inline")
+    found = _came(case, name)
+    if found is None:
+        reason = say("projection_hidden", part=name)
+        return untested(case, id, expected=wanted, reason=reason, about=about, part=name)
+    came, right = found
+    off, within = float(distances(came, right, case.grain).max(initial=0.0)), _rounded(case)
+    return finding(
+        case,
+        id,
+        passed(off <= within),
+        measured=say("projections_measured", off=off),
+        expected=wanted,
+        tolerance=say("relative", value=within),
+        reason=say("projections_inline_why"),
+        site=case.places.site(f"project.{name}") or case.places.function("attention_forward"),
+        about=about,
+        part=name,
+        off=off,
+    )
+
+
+def _came(case: Case, name: str) -> tuple[Floats, Floats] | None:
+    """Return what came of a projection and what it should have been, [tokens, ·, D] or [tokens, C]."""
+    if name == "o":
+        if case.interface is None:
+            return None
+        merged = case.interface.output[case.counted].float64()
+        right = case.through("o_proj", merged.reshape(len(merged), -1))
+        return None if right is None else (case.seen.output[case.counted].float64(), right)
+    made = case.made(name, case.counted)
+    if name == "v":
+        came = case.arrived("v", case.counted)
+    else:
+        call = case.seen.call(f"{name}_norm")
+        fits = call is not None and call.given.bits.ndim == 4 and call.given.shape[:2] == case.step.ids.shape
+        came = call.given[case.counted].float64() if call is not None and fits else None
+    return None if made is None or came is None or came.shape != made.shape else (came, made)
+
+
+def _some(case: Case) -> tuple[Ints, Ints]:
+    """Return some of the tokens that count, as (batch rows, places)."""
+    rows, places = case.counted
+    at = np.unique(np.linspace(0, len(rows) - 1, min(_ROWS, len(rows))).astype(np.int64))
+    return rows[at], places[at]
+
+
+def _rounded(case: Case) -> float:
+    """Return how far a sum of products may be off, relatively: four roundings of the dtype, and the summation."""
+    return 4 * case.unit + 1e-6
+
+
 def returned(case: Case) -> Finding:
     """Return output.returned: what o_proj gives is what the attention returns, bit for bit."""
-    wanted, call = say("returned_expected"), case.seen.call("o_proj")
+    wanted, call = say("returned_expected"), case.called("o_proj")
     if call is None:
         return untested(case, "output.returned", expected=wanted, reason=say("layout_hidden"))
     same = call.gave.same_bits(case.seen.output)
@@ -187,10 +280,10 @@ def _place(case: Case, id: str) -> Site | None:
 
 
 def _order(made: Floats, arrived: Floats) -> list[int]:
-    """Return which of the made heads [rows, K, D] each arrived head is; −1 where it is none of them."""
+    """Return which of the made heads [rows, K, D] each arrived head is, about; −1 where it is none of them."""
     found = []
     for head in range(arrived.shape[1]):
-        same = [n for n in range(made.shape[1]) if np.array_equal(arrived[:, head], made[:, n])]
+        same = [n for n in range(made.shape[1]) if distance(arrived[:, head], made[:, n]) < 0.05]
         found.append(head if head in same else (same[0] if same else -1))
     return found
 

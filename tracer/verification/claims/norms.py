@@ -13,11 +13,13 @@ from tracer.arrays import Array, Floats
 from tracer.checks.outcome import Figure
 from tracer.records import Site, Status
 from tracer.texts import Message
-from tracer.verification import expected
+from tracer.verification import expected, ways
 from tracer.verification.case import Case
 from tracer.verification.expected import Ints
 from tracer.verification.records import Finding
-from tracer.verification.verdict import finding, passed, say, untested
+from tracer.verification.scenarios import Bools
+from tracer.verification.vectors import Part, distance, distances
+from tracer.verification.verdict import finding, passed, say, untested, which
 
 # Which check a fault belongs to.
 _OWNER = {
@@ -34,11 +36,13 @@ _APART = 4.0
 
 
 def norms(case: Case) -> list[Finding]:
-    """Return norm.present, norm.order, norm.weights and norm.eps for queries and keys."""
+    """Return norm.present, norm.order, norm.weights and norm.eps for queries and keys; norm.eps, which is measured once
+    a layer, elsewhere only where it fails."""
     found: list[Finding] = []
     for name in "qk":
         found += _three(case, name)
-        found.append(_eps(case, name))
+        if case.probed.small is not None or case.scenario.id == "plain" or explained(case, name) == "eps":
+            found.append(_eps(case, name))
     return found
 
 
@@ -51,18 +55,22 @@ def explained(case: Case, name: str) -> str | None:
 @dataclass(frozen=True)
 class _Comparison:
     """Relative distances of what was seen from the right vectors and from those each fault would give, and of each
-    fault's from the right ones; ``best`` is "right", a fault, or None where nothing fits."""
+    fault's from the right ones; ``best`` is "right", a fault, or None where nothing fits. ``farthest`` is how far the
+    worst vector of all lies from the right one, ``bad`` [tokens, heads] tells those that lie too far away."""
 
     distances: Mapping[str, float]
     apart: Mapping[str, float]
     tolerance: float
     best: str | None
+    farthest: float
+    bad: Bools
+    eps: float | None
 
 
 def _three(case: Case, name: str) -> list[Finding]:
     comparison = _comparison(case, name)
     if comparison is None:
-        reason = say("norm_hidden", part=name)
+        reason = _hidden(case, name)
         return [
             untested(case, id, expected=_expected(case, id, name), reason=reason, about=_about(id, name))
             for id in _CHECKS
@@ -71,10 +79,10 @@ def _three(case: Case, name: str) -> list[Finding]:
 
 
 def _one(case: Case, name: str, id: str, seen: _Comparison) -> Finding:
-    faults = [fault for fault, owner in _OWNER.items() if owner == id and fault in seen.apart]
+    faults = [fault for fault, owner in _OWNER.items() if owner == id and fault in {*seen.apart, *seen.distances}]
     right = seen.distances["right"]
     about, wanted = _about(id, name), _expected(case, id, name)
-    figures: dict[str, Figure] = {"part": name, "distance": right, "within": seen.tolerance}
+    figures: dict[str, Figure] = {"part": name, "distance": seen.farthest, "within": seen.tolerance}
     place = _place(case, name, id)
     if seen.best == "right":
         noise = max(right, case.unit / 8)
@@ -87,7 +95,7 @@ def _one(case: Case, name: str, id: str, seen: _Comparison) -> Finding:
             case,
             id,
             Status.PASS,
-            measured=say("norm_close", distance=right, part=name),
+            measured=say("norm_close", distance=seen.farthest, part=name),
             expected=wanted,
             tolerance=say("relative", value=seen.tolerance),
             reason=say("norm_would_show", apart=nearest),
@@ -104,7 +112,7 @@ def _one(case: Case, name: str, id: str, seen: _Comparison) -> Finding:
             measured=say(f"norm_is_{fault}", part=name, distance=seen.distances.get(fault, right), other=_other(name)),
             expected=wanted,
             tolerance=say("relative", value=seen.tolerance),
-            reason=say("norm_off", distance=right),
+            reason=say("norm_off", distance=seen.farthest, which=which(case, seen.bad)),
             site=place,
             about=about,
             fault=fault,
@@ -122,72 +130,121 @@ def _comparison(case: Case, name: str) -> _Comparison | None:
 
 
 def _compare(case: Case, name: str) -> _Comparison | None:
-    made, weight = case.made(name), case.norm_weights.get(name)
-    if made is None or weight is None:
+    """Compare all vectors with the right ones, and those that are wrong, or else a sample, with what faults give."""
+    made, weight, way = case.made(name, case.counted), case.norm_weights.get(name), ways.way(case, name)
+    normed = case.normed(name, case.counted) if case.norm_call(name) is not None else None
+    if made is None:
         return None
-    arrived = case.arrived(name)
-    call = case.norm_call(name)
-    if call is None and (arrived is None or case.rope is None or arrived.shape != made.shape):
-        return None
-    at = case.positions
+    if weight is None:
+        return None if normed is None else _unweighted(case, made, normed)
+    if normed is None:
+        return None if way is None else _arriving(case, name, made, way)
+    within = 4 * case.unit + 1e-7
     right = expected.rms_norm(made, weight, case.facts.norm_eps)
-    faults = _faults(case, name, made, weight)
-    turned = {fault: _turn(case, vectors, at) for fault, vectors in faults.items()}
-    turned["after_rope"] = _after(case, made, weight, at)
-    turned_right = _turn(case, right, at)
-    apart = {fault: _distance(vectors, turned_right) for fault, vectors in turned.items()}
-    normed = case.normed(name) if call is not None else None
-    if normed is not None:
-        seen, compared = normed, {"right": right, **faults}
-        tolerance = 4 * case.unit + 1e-7
-    else:
-        seen, compared = (arrived if arrived is not None else made), {"right": turned_right, **turned}
-        tolerance = case.rope_tolerance
-    distances = {fault: _distance(seen, vectors) for fault, vectors in compared.items()}
-    return _Comparison(distances, apart, tolerance, _best(distances, tolerance))
+    off = distances(normed, right, case.grain)
+    bad = off > within
+    if not bad.any() and way is not None and not way.clean:
+        arriving = _arriving(case, name, made, way)
+        if arriving.best not in ("right", None):  # the norm ran, but what it gave was not used everywhere
+            return arriving
+    at = ways.part(case, bad) if bad.any() else Part(case.sampled, np.arange(made.shape[1]))
+    vectors = _Vectors(made[at.tokens], weight, case.positions[at.tokens])
+    compared, eps = _faults(case, name, vectors, normed[at.tokens] if bad.any() else None)
+    apart = _apart(case, compared, vectors)
+    near = {fault: distance(at.of(normed), x[:, at.heads]) for fault, x in compared.items()}
+    best = _best(near, within, bool(bad.any()))
+    return _Comparison(near, apart, within, best, float(off.max(initial=0.0)), bad, eps)
 
 
-def _best(distances: Mapping[str, float], tolerance: float) -> str | None:
-    best = min(distances, key=lambda fault: distances[fault])
-    if distances["right"] <= tolerance and distances["right"] <= 4 * distances[best]:
-        return "right"
-    return best if distances[best] <= 2 * tolerance else None
+def _unweighted(case: Case, made: Floats, normed: Floats) -> _Comparison | None:
+    """Judge a part that stands in the norm's place and has no weight: all that can be told is that it norms nothing."""
+    within = 4 * case.unit + 1e-7
+    off = distances(normed, made, case.grain)
+    unit = distance(made, expected.rms_norm(made, None, case.facts.norm_eps))
+    if off.max(initial=0.0) > within or unit <= _APART * within:
+        return None
+    bad = np.ones(off.shape, dtype=np.bool_)
+    return _Comparison({"right": unit, "skipped": float(off.max(initial=0.0))}, {}, within, "skipped", unit, bad, None)
 
 
-def _faults(case: Case, name: str, made: Floats, weight: Floats) -> dict[str, Floats]:
-    eps = case.facts.norm_eps
-    faults = {"skipped": made, "unweighted": expected.rms_norm(made, None, eps)}
+@dataclass(frozen=True, eq=False)
+class _Vectors:
+    """What the projection made [tokens, heads, D], the norm's weight, and positions [tokens]."""
+
+    made: Floats
+    weight: Floats
+    at: Ints
+
+
+def _arriving(case: Case, name: str, made: Floats, way: ways.Way) -> _Comparison:
+    """Compare what arrived at the attention function."""
+    at = Part(case.sampled, np.arange(made.shape[1])) if way.clean else ways.part(case, way.bad)
+    vectors = _Vectors(made[at.tokens], case.norm_weights[name], way.at[at.tokens])
+    compared, eps = _faults(case, name, vectors, None)
+    turned = {fault: _turn(case, x, vectors.at) for fault, x in compared.items()}
+    turned["after_rope"] = _after(case, vectors)
+    apart = {fault: distance(x, turned["right"]) for fault, x in turned.items() if fault != "right"}
+    near = {fault: distance(at.of(way.after), x[:, at.heads]) for fault, x in turned.items()}
+    best = _best(near, case.rope_tolerance, not way.clean)
+    return _Comparison(near, apart, case.rope_tolerance, best, way.farthest, way.bad, eps)
+
+
+def _apart(case: Case, faults: Mapping[str, Floats], vectors: _Vectors) -> dict[str, float]:
+    """Return how far each fault would move what arrives."""
+    right = _turn(case, faults["right"], vectors.at)
+    apart = {fault: distance(x, faults["right"]) for fault, x in faults.items() if fault != "right"}  # turning keeps it
+    return {**apart, "after_rope": distance(_after(case, vectors), right)}
+
+
+def _best(distances: Mapping[str, float], tolerance: float, wrong: bool) -> str | None:
+    """Return the fault that explains what was seen, "right" for none; ``wrong``: some vector is too far away."""
+    faults = {fault: off for fault, off in distances.items() if fault != "right"}
+    best = min(faults, key=lambda fault: faults[fault])
+    if wrong:
+        return best if faults[best] <= min(2 * tolerance, distances["right"] / 2) else None
+    return "right" if distances["right"] <= 4 * faults[best] else best
+
+
+def _faults(case: Case, name: str, vectors: _Vectors, normed: Floats | None) -> tuple[dict[str, Floats], float | None]:
+    """Return the right vectors and those each fault gives before the rotary embedding; and the eps of fault "eps"."""
+    wanted, made, weight = case.facts.norm_eps, vectors.made, vectors.weight
+    faults = {"right": expected.rms_norm(made, weight, wanted), "skipped": made}
+    faults["unweighted"] = expected.rms_norm(made, None, wanted)
     other = case.norm_weights.get(_other(name))
-    acting = _acting_eps(case, name)
-    if acting is not None and acting.eps > 0 and acting.differs:
-        faults["eps"] = expected.rms_norm(made, weight, acting.eps)
+    eps = _wrong_eps(case, name, vectors, normed)
+    if eps is not None:
+        faults["eps"] = expected.rms_norm(made, weight, eps)
     if other is not None:
-        faults["swapped"] = expected.rms_norm(made, other, eps)
+        faults["swapped"] = expected.rms_norm(made, other, wanted)
     if made.shape[1] > 1:
         flat = made.reshape(len(made), -1)
-        faults["all_heads"] = expected.rms_norm(flat, None, eps).reshape(made.shape) * weight
-    return faults
+        faults["all_heads"] = expected.rms_norm(flat, None, wanted).reshape(made.shape) * weight
+    return faults, eps
 
 
-def _after(case: Case, made: Floats, weight: Floats, at: Ints) -> Floats:
+def _wrong_eps(case: Case, name: str, vectors: _Vectors, normed: Floats | None) -> float | None:
+    """Return the eps that acts where it is not the config's: measured with small hidden states, else fitted to what the
+    norm gave."""
+    acting = _acting_eps(case, name)
+    if acting is not None:
+        return acting.eps if acting.eps > 0 and acting.differs else None
+    if normed is None:
+        return None
+    eps = _median(_under(vectors.weight, vectors.made, normed) - np.mean(vectors.made**2, axis=-1))
+    return eps if np.isfinite(eps) and eps > 0 else None
+
+
+def _after(case: Case, vectors: _Vectors) -> Floats:
+    made, weight, eps = vectors.made, vectors.weight, case.facts.norm_eps
     if case.rope is None:
-        return expected.rms_norm(made, weight, case.facts.norm_eps)
-    return expected.rms_norm(_turn(case, made, at) / case.rope.factor, weight, case.facts.norm_eps) * case.rope.factor
+        return expected.rms_norm(made, weight, eps)
+    return expected.rms_norm(_turn(case, made, vectors.at) / case.rope.factor, weight, eps) * case.rope.factor
 
 
 def _turn(case: Case, vectors: Floats, at: Ints) -> Floats:
     """Return vectors [rows, heads, D] rotated as the config asks for, at positions [rows]."""
-    if case.rope is None:
-        return vectors
-    return expected.rotate(vectors, expected.angles(case.rope, at)[:, None], case.rope.factor)
-
-
-def _distance(a: Floats, b: Floats) -> float:
-    """Return the root mean square of a − b relative to that of b."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        size = float(np.sqrt(np.mean(b**2)))
-        apart = float(np.sqrt(np.mean((a - b) ** 2)))
-    return apart / size if size > 0 and np.isfinite(apart) else float("inf")
+    turned = case.turned(vectors, at)
+    return vectors if turned is None else turned
 
 
 @dataclass(frozen=True)
@@ -205,11 +262,19 @@ class _Acting:
 
     @property
     def tells(self) -> bool:
-        return self.within <= 0.5 * max(self.wanted, self.size)
+        return self.within <= 0.5 * max(self.wanted, self.size) and self.within <= 0.5 * max(self.wanted, self.eps)
 
 
 def _acting_eps(case: Case, name: str) -> _Acting | None:
-    """Return the eps that shows when hidden states are made small; None where it cannot be seen."""
+    """Return the eps that shows when hidden states are made small; None where it cannot be seen. Kept with the case."""
+    key = f"eps.{name}"
+    if key not in case.kept:
+        case.kept[key] = _measure_eps(case, name)
+    found: _Acting | None = case.kept[key]
+    return found
+
+
+def _measure_eps(case: Case, name: str) -> _Acting | None:
     small, weight, made, arrived = case.probed.small, case.norm_weights.get(name), case.made(name), case.arrived(name)
     projected = None if small is None else getattr(small, f"{name}_proj")
     array = None if small is None else (small.query if name == "q" else small.key)
@@ -223,16 +288,20 @@ def _acting_eps(case: Case, name: str) -> _Acting | None:
     came = Array(array.dtype, np.ascontiguousarray(cut)).float64()
     if came.shape != made.shape:
         return None
-    loud, quiet_mean = np.mean(made**2, axis=-1), np.mean(quiet**2, axis=-1)
-    # mean square + eps, but for whatever factor the vectors got afterwards; at ordinary size eps is nothing beside it
-    factor = _median(loud / _under(weight, made, arrived))
-    under = factor * _under(weight, quiet, came)
-    size = _median(quiet_mean)
-    eps = _median(under - quiet_mean)
-    if not np.isfinite(eps) or not np.isfinite(factor):
+    # U = (mean square + eps) / g² in both runs, g² being the factor that the vectors got afterwards: two equations
+    mean, other = np.mean(made**2, axis=-1), np.mean(quiet**2, axis=-1)
+    under, under_other = _under(weight, made, arrived), _under(weight, quiet, came)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        factor = _median((mean - other) / (under - under_other))
+    lower, under_lower = (mean, under) if _median(mean) < _median(other) else (other, under_other)
+    size, eps = _median(lower), _median(factor * under_lower - lower)
+    if not np.isfinite(eps) or not factor > 0:
         return None
     wanted = case.facts.norm_eps
-    return _Acting(eps, 0.05 * wanted + 8 * case.unit * size, size, wanted)
+    gap = abs(_median(mean) - _median(other)) / (max(_median(mean), _median(other)) + max(eps, wanted))
+    rounding = 8 * case.unit * (size + (size + max(eps, wanted)) / gap)
+    within = 0.05 * wanted + rounding
+    return _Acting(max(eps, 0.0), within, size, wanted) if eps > -within else None
 
 
 def _under(weight: Floats, before: Floats, after: Floats) -> Floats:
@@ -248,9 +317,11 @@ def _median(values: Floats) -> float:
 
 def _eps(case: Case, name: str) -> Finding:
     about, wanted = _about("norm.eps", name), say("norm_eps_expected", eps=case.facts.norm_eps)
-    acting = _acting_eps(case, name)
+    acting, comparison = _acting_eps(case, name), _comparison(case, name)
+    if acting is None and comparison is not None and comparison.best == "eps" and comparison.eps is not None:
+        acting = _Acting(comparison.eps, 0.05 * case.facts.norm_eps, comparison.eps, case.facts.norm_eps)
     if acting is None or not acting.tells:
-        reason = say("norm_hidden", part=name) if acting is None else say("norm_eps_blind")
+        reason = _hidden(case, name) if acting is None else say("norm_eps_blind")
         return untested(case, "norm.eps", expected=wanted, reason=reason, about=about, part=name)
     if acting.differs and explained(case, name) not in ("right", "eps"):
         reason = say("norm_elsewhere", part=name)
@@ -290,7 +361,9 @@ def _place(case: Case, name: str, id: str) -> Site | None:
 
 def _blind(case: Case, name: str, fault: str) -> Message:
     weight = case.norm_weights[name]
-    half = len(weight) // 2
+    half, made = len(weight) // 2, case.made(name)
+    if made is not None and not made.any():
+        return say("norm_zero", part=name)
     if fault == "after_rope":
         if not case.positions.any():
             return say("norm_order_one_token")
@@ -301,6 +374,17 @@ def _blind(case: Case, name: str, fault: str) -> Message:
     if fault == "swapped":
         return say("norm_weights_equal")
     return say("norm_alike", part=name)
+
+
+def _hidden(case: Case, name: str) -> Message:
+    """Return why nothing can be said: the vectors are zero, the norm is another module, or it cannot be seen."""
+    kind = case.seen.parts.attributes.get(f"{name}_norm.class")
+    made = case.made(name)
+    if made is not None and not made.any():
+        return say("norm_zero", part=name)
+    if kind is not None and name not in case.norm_weights:
+        return say("norm_foreign", part=name, kind=kind)
+    return say("norm_hidden", part=name)
 
 
 def _about(id: str, name: str) -> Message:

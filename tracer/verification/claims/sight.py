@@ -6,6 +6,7 @@ A flag is read and told, but effect decides. Must not know: torch.
 
 import numpy as np
 
+from tracer.engines.transformers.observed import InterfaceCall
 from tracer.records import Site, Status
 from tracer.texts import Message
 from tracer.verification.case import Case
@@ -88,17 +89,26 @@ def flag(case: Case) -> Finding:
         return finding(case, "causal.flag", Status.PASS, measured=given, expected=wanted, reason=reason)
     if not leaks:
         return untested(case, "causal.flag", expected=wanted, reason=say("causal_flag_by_effect"))
-    reason = say("causal_flag_lost", function=case.interface.function)
+    reason = _lost(case, case.interface)
     return finding(
         case, "causal.flag", Status.FAIL, measured=given, expected=wanted, reason=reason, site=_flag_place(case)
     )
+
+
+def _lost(case: Case, interface: InterfaceCall) -> Message:
+    """Return why an attention function that sees later tokens was not told to hide them."""
+    if interface.mask is not None:
+        return say("causal_flag_mask", function=interface.function, mask=_shape(case))
+    site = case.places.at(interface.code)
+    own = site is not None and site.project != "transformers"
+    return say("causal_flag_lost_own" if own else "causal_flag_lost", function=interface.function)
 
 
 def window_of(case: Case) -> int | None:
     """Return the largest number of keys back that a query gave weight, itself counted; None where that is all there
     are, so that no window shows, or it cannot be read."""
     found = case.probed.weights
-    if found is None or len(found.columns) < case.keys:
+    if found is None:
         return None
     offset = case.keys - case.step.ids.shape[1]
     some = (found.values[0] != 0).any(axis=0)
