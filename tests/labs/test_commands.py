@@ -55,6 +55,30 @@ def test_every_lab_says_what_to_look_for_what_to_notice_asks_and_leads_on(trace:
     assert out[places[-1] :].count("trace ") >= 3
 
 
+@pytest.mark.parametrize(
+    ("name", "more", "left"),
+    [
+        ("attention", ["--scores", "[0,0]"], '--scores "[0, 0]"'),
+        ("attention", ["--scores", " [0, 0]", "--lang", "zh"], '--scores "[0, 0]"'),
+        ("softmax", ["--scores", "[1000,999]"], "lab softmax --scores"),
+        ("mask", ["--keys", "2", "--queries", "5"], "--queries 5"),
+        ("mask", ["--window", "2"], "--window 2"),
+        ("flash", ["--backward"], "--backward"),
+        ("gpu", ["--device", "cpu", "--lengths", "8,16"], None),
+    ],
+)
+def test_no_lab_leads_on_to_what_was_just_run(trace: Any, name: str, more: list[str], left: str | None) -> None:
+    usual = json.loads(trace("lab", name, *LABS[name], "--format", "json").out)["next"]
+    found = json.loads(trace("lab", name, *more, "--format", "json").out)["next"]
+    if left is None:
+        assert found == usual
+    else:
+        assert any(left in each["command"] for each in usual)
+        assert not any(left in each["command"] for each in found)
+        assert len(found) == len(usual) - 1
+    assert [each["command"] for each in found] == [e["command"] for e in usual if not left or left not in e["command"]]
+
+
 @pytest.mark.parametrize("name", LABS)
 def test_every_lab_is_json_without_nan(trace: Any, name: str) -> None:
     ended = trace("lab", name, *LABS[name], "--format", "json", "--lang", "zh")
@@ -122,3 +146,74 @@ def test_no_lab_but_gpu_imports_torch() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stderr.splitlines()[-1] == f"{[0] * len(lines)} []"
+
+
+# ------------------------------------------------------------------------------------- what is said fits what is shown
+
+
+def out(trace: Any, *arguments: str) -> str:
+    return " ".join(trace("lab", *arguments).out.split())
+
+
+def test_given_scores_are_not_multiplied(trace: Any) -> None:
+    said = out(trace, "attention", "--scores", "[0, 0]")
+    assert "Multiply component by component" not in said
+    assert "its scores were given, one number per key, so nothing is multiplied" in said
+    assert "Multiply component by component" in out(trace, "attention")
+
+
+@pytest.mark.parametrize("scores", ["[1000, 0]", "[-1000, -1001]"])
+def test_an_exp_that_could_not_be_taken_is_not_compared(trace: Any, scores: str) -> None:
+    said = out(trace, "attention", "--scores", scores)
+    assert "every entry of the second is the entry of the first" not in said
+    assert "the first leaves the range of float64" in said
+
+
+def test_a_mask_that_was_given_is_told_of(trace: Any) -> None:
+    for more in ((), ("--seed", "3"), ("--scores", "[1, 2]")):
+        mask = "[1, 0, 1]" if more[:1] == ("--seed",) else "[1, 0]"
+        assert "set by the mask you gave" in out(trace, "attention", "--mask", mask, *more)
+        assert "set by the mask you gave" not in out(trace, "attention", *more)
+
+
+def test_a_row_in_one_tile_is_not_called_incomplete(trace: Any) -> None:
+    for more in (("--keys", "1"), ("--query", "3"), ("--keys", "4", "--all-keys")):
+        said = out(trace, "flash", *more)
+        assert "No row of scores and no row of weights was ever complete" not in said
+        assert "fitted into one tile" in said
+    assert "With 1 keys" not in out(trace, "flash", "--keys", "1")
+    assert "No row of scores and no row of weights was ever complete" in out(trace, "flash")
+
+
+def test_what_float16_rounds_is_explained_where_it_shows(trace: Any) -> None:
+    assert "float16 keeps 11 binary digits" in out(trace, "softmax")
+    assert "float16 keeps 11 binary digits" not in out(trace, "softmax", "--scores", "[64, 0]")
+
+
+def test_rows_without_keys_are_drawn_as_such_however_they_were_masked(trace: Any) -> None:
+    said = trace("lab", "mask", "--queries", "5", "--keys", "2").out
+    row = next(line for line in said[said.index("number by number") :].splitlines() if line.strip().startswith("q₀"))
+    assert [part.split() for part in row.split("q₀")[2:]] == [["·", "·", "·"]] * 2
+    assert "sums of rows that see a key" in " ".join(said.split())
+    assert "row sums" in trace("lab", "mask").out
+    variants = json.loads(trace("lab", "mask", "--queries", "5", "--keys", "2", "--format", "json").out)["variants"]
+    for each in variants:
+        assert (each["row_sums"][0] is None) == (each["id"] != "none")
+        assert each["row_sums"][4] is not None
+
+
+@pytest.mark.parametrize(("samples", "error"), [("200", "10%"), ("10000", "1.4%"), ("100000", "0.45%")])
+def test_the_uncertainty_of_a_variance_is_that_of_its_samples(trace: Any, samples: str, error: str) -> None:
+    assert f"uncertain by about {error} (" in out(trace, "scale", "--dims", "4", "--samples", samples)
+
+
+def test_nothing_is_promised_about_the_machine(trace: Any) -> None:
+    assert "look whether the explicit way is the faster one" in out(trace, "gpu", "--device", "cpu", "--lengths", "8")
+
+
+@pytest.mark.parametrize("text", ["[1,2", "[[1, 2],", "[1, 2 "])
+def test_text_that_ends_too_early_is_said_to_end(trace: Any, text: str) -> None:
+    ended = trace("lab", "attention", "--q", text)
+    assert ended.code == 2
+    assert f"the text ends after {text.strip()!r}" in ended.err
+    assert "found ''" not in ended.err

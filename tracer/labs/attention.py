@@ -85,7 +85,9 @@ def _after(solution: Solution, step: Step) -> tuple[Message, ...]:
         found = [said("attention_after_one")]
     else:
         found = [said("attention_after_sum", total=figure(total))]
-    found.append(said("attention_after_max", max=figure(step.row.row_max)))
+    # Where exp(S) is infinite or all 0 there is no first column to divide, and nothing to compare.
+    told = np.isfinite(step.exp).all() and step.exp.any()
+    found.append(said("attention_after_max" if told else "attention_after_max_lost", max=figure(step.row.row_max)))
     if solution.problem.temperature != 1:
         found.append(said("attention_after_temperature", temperature=short(solution.problem.temperature)))
     return tuple(found)
@@ -113,6 +115,8 @@ def _given(say: Words, solution: Solution) -> Section:
     asked = solution.problem
     origin = {LESSON: "origin_lesson", DRAWN: "origin_drawn", OWN: "origin_own"}[asked.origin]
     blocks: list[Block] = [Prose(line(say(origin)))]
+    if asked.mask is not None:
+        blocks.append(Prose(line(say("mask_given"))))
     keys = [named("k", j) for j in range(len(asked.v))]
     matrices = []
     if asked.scores is not None:
@@ -136,7 +140,7 @@ def _scores(say: Words, solution: Solution, step: Step) -> Section:
     asked, row = solution.problem, step.row
     scale = say("scale_is", scale=figure(asked.scale), width=solution.head.q.shape[1])
     if asked.scores is not None:
-        scale = say("scale_none")
+        scale = ""
     elif not np.isclose(asked.scale, solution.head.q.shape[1] ** -0.5, rtol=1e-9):
         scale = say("scale_own", scale=short(asked.scale), usual=figure(solution.head.q.shape[1] ** -0.5))
     if asked.temperature != 1:
@@ -158,8 +162,9 @@ def _scores(say: Words, solution: Solution, step: Step) -> Section:
         Column("S₀" if asked.scores is not None else "q·k", numeric=True),
         Column("S", numeric=True),
     )
-    lead = say("step_scores", query=row.query)
-    blocks = (Prose(line(lead)), Prose(line(scale)), Table(columns, rows))
+    lead = say("step_scores_given" if asked.scores is not None else "step_scores", query=row.query)
+    prose: list[Block] = [Prose(line(text.strip())) for text in (lead, scale) if text]
+    blocks = (*prose, Table(columns, rows))
     return Section("attention_scores", "1", line(say("heading_scores")), blocks)
 
 

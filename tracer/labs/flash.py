@@ -158,7 +158,9 @@ def lesson(
 def _after(one: Head, place: int, followed: Online) -> tuple[Message, ...]:
     rescaled = sum(not tile.skipped and 0 < tile.factor < 1 for tile in followed.tiles)
     apart = float(np.abs(followed.without_rescaling - one.output[place]).max())
-    found = [said("flash_after_memory"), said("flash_after_rescaled", count=rescaled)]
+    one_tile = sum(not tile.skipped for tile in followed.tiles) == 1
+    found = [said("flash_after_one_tile" if one_tile else "flash_after_memory")]
+    found.append(said("flash_after_rescaled", count=rescaled))
     if rescaled:
         found.append(said("flash_after_forgotten", apart=figure(apart)))
     if any(tile.skipped for tile in followed.tiles):
@@ -253,7 +255,7 @@ def _equal(say: Words, one: Head, checked: Compared, tile: int) -> Section:
     kept, whole = min(tile, keys) + one.v.shape[1] + 2, keys + one.v.shape[1] + 2
     blocks = (
         Prose(line(Piece(f"{mark} ", role), result)),
-        Prose(line(say("flash_memory", kept=kept, whole=whole, keys=keys))),
+        Prose(line(say("flash_memory" if kept < whole else "flash_memory_whole", kept=kept, whole=whole, keys=keys))),
     )
     return Section("flash_equal", "4", line(say("flash_equal_heading")), blocks)
 

@@ -100,6 +100,8 @@ def _json(option: str, text: str) -> Any:
     except RecursionError as error:
         raise InputError("labs.given_deep", option=option) from error
     except json.JSONDecodeError as error:
+        if not text[error.pos :].strip():
+            raise InputError("labs.given_json_ends", option=option, found=text[-12:].strip()) from error
         raise InputError(
             "labs.given_not_json", option=option, line=error.lineno, column=error.colno, found=text[error.pos :][:12]
         ) from error

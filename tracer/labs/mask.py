@@ -212,7 +212,7 @@ def _effects(say: Words, found: Masked) -> Section:
         Column(say("column_masked"), names=True),
         Column(say("column_moved")),
         Column(say("column_hidden"), numeric=True),
-        Column(say("column_sums"), numeric=True),
+        Column(say("column_sums_seen" if found.head.empty_rows else "column_sums"), numeric=True),
     )
     may = ", ".join(map(str, found.may_move)) or "–"
     lead = Prose(line(say("mask_effects", last=found.visible.shape[1] - 1, may=may)))
@@ -234,9 +234,19 @@ def _weights(say: Words, found: Masked) -> Section:
     for each in found.variants[1:]:
         title: Line = line(Piece(say(f"mask_{each.id}"), Role.PASS if each.right else Role.FAIL))
         wide = np.concatenate([each.weights, each.weights.sum(axis=1, keepdims=True)], axis=1)
-        shown.append(grid(title, queries, [*keys, "Σ"], wide, write=_two, levels=wide * 1.0))
-    blocks = (Prose(line(say("mask_variants"))), Beside(tuple(shown)))
-    return Section("mask_variants", "3", line(say("mask_variants_heading")), blocks)
+        filled = np.broadcast_to(_filled(found, each)[:, None], wide.shape)
+        shown.append(grid(title, queries, [*keys, "Σ"], wide, write=_two, levels=wide * 1.0, visible=filled))
+    blocks: list[Block] = [Prose(line(say("mask_variants"))), Beside(tuple(shown))]
+    if found.head.empty_rows:
+        blocks.append(Prose(muted(say("mask_variants_empty"))))
+    return Section("mask_variants", "3", line(say("mask_variants_heading")), tuple(blocks))
+
+
+def _filled(found: Masked, variant: Variant) -> Bools:
+    """Return which rows of a variant's weights are rows at all, [Tq]: where nothing was left to share out, none is."""
+    if variant.id == "none":
+        return np.ones(len(found.visible), dtype=np.bool_)
+    return np.asarray(found.visible.any(axis=1), dtype=np.bool_)
 
 
 def _empty(say: Words, found: Masked) -> Section:
@@ -276,8 +286,8 @@ def _figures(found: Masked) -> Mapping[str, Any]:
             {
                 "id": each.id,
                 "right": each.right,
-                "weights": numbers(each.weights),
-                "row_sums": numbers(each.weights.sum(axis=1)),
+                "weights": numbers(np.where(_filled(found, each)[:, None], each.weights, np.nan)),
+                "row_sums": numbers(np.where(_filled(found, each), each.weights.sum(axis=1), np.nan)),
                 "hidden_weight": each.hidden_weight,
                 "moved": list(each.moved),
                 "moved_by_rounding": list(each.rounding),

@@ -132,7 +132,7 @@ def _variance(say: Words, found: Sequence[scale.Spread]) -> Section:
     blocks: tuple[Block, ...] = (
         Prose(line(say("scale_variance", samples=found[0].samples))),
         Table(columns, rows),
-        Prose(muted(say("scale_error", error=_percent((2 / found[0].samples) ** 0.5)))),
+        Prose(muted(say("scale_error", error=f"{significant(100 * (2 / found[0].samples) ** 0.5, 2)}%"))),
     )
     return Section("scale_variance", "1", line(say("scale_variance_heading")), blocks)
 

@@ -17,7 +17,7 @@ from tracer.labs import given
 from tracer.labs.figures import cell, figure, short, strong, vector
 from tracer.labs.lesson import Lesson, going_on
 from tracer.labs.words import Words, said
-from tracer.page.record import Column, Line, Piece, Prose, Role, Row, Section, Table, line
+from tracer.page.record import Block, Column, Line, Piece, Prose, Role, Row, Section, Table, line
 from tracer.render.jsonable import number, numbers
 from tracer.texts import Message
 
@@ -184,8 +184,21 @@ def _table(say: Words, row: Floats, found: Sequence[Shifted]) -> Section:
     )
     place = int(row.argmax())
     lead = say("softmax_table", scores=vector(row, short), place=place)
-    blocks = (Prose(line(lead)), Table(columns, rows), Prose(line(Piece(say("softmax_legend"), Role.MUTED))))
-    return Section("softmax_table", "3", line(say("softmax_table_heading")), blocks)
+    blocks: list[Block] = [
+        Prose(line(lead)),
+        Table(columns, rows),
+        Prose(line(Piece(say("softmax_legend"), Role.MUTED))),
+    ]
+    if _rounded(found):
+        blocks.append(Prose(line(say("softmax_rounded"))))
+    return Section("softmax_table", "3", line(say("softmax_table_heading")), tuple(blocks))
+
+
+def _rounded(found: Sequence[Shifted]) -> bool:
+    """Return whether some weight that is a number differs from float64's in the decimals that are shown."""
+    weights = [way[dtype].weights.max() for each in found for way in (each.plain, each.stable) for dtype in DTYPES]
+    exact = found[0].stable["float64"].weights.max()
+    return any(figure(float(weight)) != figure(float(exact)) for weight in weights if np.isfinite(weight))
 
 
 def _first(say: Words, one: Tried) -> Line:

@@ -225,11 +225,16 @@ def _facts(trace: Trace) -> dict[str, object]:
         "last": model.group - 1,
         "head_dim": model.head_dim,
         "expression": layer.scale.expression,
-        "scale": _text(layer.scale.value),
+        "scale": _text(_scale_of(layer)),
         "by_hidden": _text((model.hidden_size / model.heads) ** -0.5),
         "ratio": f"{model.hidden_size / model.heads:g}",
         **({} if found is None else {"measured": significant(found.variance / found.width)}),
     }
+
+
+def _scale_of(layer: LayerTrace) -> float:
+    """Return the scale that the source's expression gave; NaN where it gave none."""
+    return math.nan if layer.scale.value is None else float(layer.scale.value)
 
 
 def _makes_sense(id: str, layer: LayerTrace) -> bool:
@@ -237,7 +242,7 @@ def _makes_sense(id: str, layer: LayerTrace) -> bool:
     model = layer.model
     if id == "origin":  # nor may the right one be wrong, in a run whose scale fails its check
         usual = model.head_dim**-0.5
-        return model.hidden_size != model.heads * model.head_dim and math.isclose(layer.scale.value, usual)
+        return model.hidden_size != model.heads * model.head_dim and math.isclose(_scale_of(layer), usual)
     return id != "groups" or 1 < model.kv_heads < model.heads
 
 

@@ -6,8 +6,10 @@ that must run something.
 
 import importlib
 import os
+import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,10 +56,30 @@ def _lab(module: str) -> Callable[..., int]:
     def run(ctx: click.Context, /, format: str, output: Path | None, **values: Any) -> int:
         options.check_outputs(output)
         lesson: Lesson = importlib.import_module(f"tracer.labs.{module}").lesson(**values)
+        lesson = replace(lesson, next=tuple(each for each in lesson.next if not _is_this(ctx, each.command)))
         _deliver(lesson, format, output, language_of(ctx))
         return lesson.exit_code
 
     return run
+
+
+def _is_this(ctx: click.Context, command: str) -> bool:
+    """Return whether ``command`` is what was just run: to go on with it would lead nowhere."""
+    words_ = shlex.split(command)
+    if words_[1:3] != ["lab", ctx.info_name]:
+        return False
+    again = ctx.command.make_context(ctx.info_name, words_[3:], parent=ctx.parent)
+    return all(_same(ctx.params[name], value) for name, value in again.params.items() if name not in _ANSWER)
+
+
+# How an answer is given, not what is asked.
+_ANSWER = frozenset(("format", "output"))
+
+
+def _same(given: object, suggested: object) -> bool:
+    """Return whether two values of an option ask for the same: ``[0,0]`` and ``[0, 0]`` do."""
+    texts = isinstance(given, str) and isinstance(suggested, str)
+    return given == suggested or (texts and "".join(str(given).split()) == "".join(str(suggested).split()))
 
 
 def _deliver(lesson: "Lesson", format: str, output: Path | None, language: str) -> None:
