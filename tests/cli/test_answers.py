@@ -44,7 +44,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 DEFAULTS = {
     "revision": None, "layers": [0], "head": 0, "heads": None, "query": None, "prompt": None, "tokens": None,
     "chat": False, "engine": "transformers", "kernel": "auto", "device": "auto", "dtype": "auto", "light": True,
-    "placement": pipeline.STREAMED,
+    "placement": pipeline.STREAMED, "cached": 0, "decode": False,
 }  # fmt: skip
 
 
