@@ -44,6 +44,16 @@ def test_an_unknown_argument_beside_a_default_is_not_proven() -> None:
     assert reasons(follow("def run(c): kernel(scale=getattr(c, 'scale', 0.5))\nrun(thing())")) == ["competing"]
 
 
+def test_a_default_that_stands_in_for_none_is_a_case_and_no_competitor() -> None:
+    source = "def run(d, s=None):\n    if s is None:\n        s = d ** -0.5\n    kernel(scale=s)\n"
+    path = follow(source)  # whoever calls it may give s
+    assert (codes(path)[0], assumed(path)) == ("d ** -0.5", [])
+    assert [other.when for each in path.steps for other in each.others] == [("s is not None",)]
+    given = follow(f"{source}run(8, 0.5)")
+    assert (codes(given)[0], assumed(given)) == ("0.5", [])
+    assert [other.when for each in given.steps for other in each.others] == [("s is None",)]
+
+
 # ------------------------------------------------------------------------------------------------------ and, or
 
 
@@ -346,6 +356,8 @@ def test_the_conditions_under_which_the_kernel_is_called_stand_at_the_last_step(
         if paged:
             return other(s)
         if mask is not None:
+            return None
+        if s < 0:
             raise ValueError
         if not ready:
             pass

@@ -314,6 +314,12 @@ def test_a_condition_that_is_known_to_hold_makes_its_branch_the_way() -> None:
     assert (codes(path)[0], path.steps[0].when) == ("d ** -0.5", ("c",))
 
 
+def test_a_branch_whose_condition_is_known_not_to_hold_is_no_way() -> None:
+    source = "def run(d, c):\n    if c:\n        s = d ** -0.5\n    else:\n        s = 1.0\n    kernel(scale=s)"
+    path = follow(source, holds={"c": "lineage.holds_no_bias"})
+    assert (codes(path)[0], [other for each in path.steps for other in each.others]) == ("d ** -0.5", [])
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -75,6 +75,8 @@ class Edge:
     tests: tuple[Test, ...] = ()
     cost: int = 1
     unless: Unless = Unless.NEVER
+    fills: bool = field(default=False, compare=False)  # ``if x is None: x = …``: taken only where x is None
+    declared: bool = field(default=False, compare=False)  # only because a name is declared as a class
     rank: int = field(default=0, compare=False)
 
 
@@ -124,6 +126,11 @@ def further(tests: tuple[Test, ...], here: tuple[Test, ...]) -> tuple[Test, ...]
     """Return the tests that a definition depends on beyond those its use depends on, too."""
     known = {(id(test), holds) for test, holds in here}
     return tuple((test, holds) for test, holds in tests if (id(test), holds) not in known)
+
+
+def as_declared(source: Source, why: Message, cost: int) -> Source:
+    """Return ``source`` as what a declaration says, and no more than that."""
+    return replace(because(source, why, cost), declared=True)
 
 
 def because(source: Source, why: Message | None, cost: int = ASSUMED) -> Source:

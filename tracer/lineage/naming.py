@@ -19,6 +19,7 @@ from tracer.lineage.demand import (
     Kind,
     Source,
     Unless,
+    as_declared,
     because,
     further,
     part,
@@ -84,6 +85,7 @@ class Naming:
 
     def _held(self, d: Demand, meanings: Sequence[Meaning], here: tuple[Test, ...]) -> Sequence[Meaning]:
         """Return the meanings, last first, without those before one whose condition is known to hold."""
+        meanings = [each for each in meanings if not (isinstance(each, Definition) and self._never(each, here))]
         made = [each for each in meanings if isinstance(each, Definition)]
         held = [each for each in made if self._all_hold(each.name, further(each.tests, here))]
         if not held:
@@ -94,6 +96,10 @@ class Naming:
         order |= {id(each): index for index, each in enumerate(bound)}
         last = max(order[id(each)] for each in held)
         return [each for each in reversed(meanings) if order.get(id(each), last) >= last]
+
+    def _never(self, made: Definition, here: tuple[Test, ...]) -> bool:
+        """Whether a condition of a definition is known not to hold."""
+        return any(operations.condition(test, not holds) in self._holds for test, holds in further(made.tests, here))
 
     def _all_hold(self, name: str, tests: tuple[Test, ...]) -> bool:
         """Whether conditions are known to hold, ``name is not None`` among them: a value that is followed is there."""
@@ -149,7 +155,7 @@ class Naming:
         if declared is not None and d.path:
             why = say("declared", name=made.name, cls=declared.name)
             for source in self._slicer.attributes.sources(declared, d, declared=True):
-                yield because(source, why, 2 * ASSUMED)
+                yield as_declared(source, why, 2 * ASSUMED)
 
     def _imported(self, d: Demand, name: str, data: bool, callers: bool) -> Iterator[Source]:
         path = list(d.path)
@@ -184,7 +190,7 @@ def _where_none(source: Source, fills: bool, d: Demand) -> Source:
     if isinstance(source, End):
         return source
     if fills:
-        return replace(source, tests=source.tests[:-1])
+        return replace(source, tests=source.tests[:-1], fills=True)
     return source if d.path else replace(source, unless=Unless.NONE)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from tracer.lineage import binding, operations
-from tracer.lineage.demand import ASSUMED, DECLARED, Demand, Edge, End, EndKind, Frame, Kind, Source, because, say
+from tracer.lineage.demand import ASSUMED, DECLARED, Demand, Edge, End, EndKind, Frame, Kind, Source, as_declared, say
 from tracer.lineage.program import Function
 from tracer.texts import Message
 
@@ -44,7 +44,7 @@ class Parameters:
         if depth is not None:
             return self._filled(d, function, d.frames[depth], d.frames[:depth])
         called = callers and bool(self._slicer.calls.sites(function))
-        declared = list(self._declared(d, param, callers, 2 * ASSUMED if called else DECLARED))
+        declared = list(self._declared(d, param, callers, ASSUMED + DECLARED if called else DECLARED))
         if not callers:
             return declared or [End(EndKind.INPUT, d, why=say("no_caller", scope=function.scope))]
         if declared and not called:
@@ -60,7 +60,7 @@ class Parameters:
         why = say("declared", name=param.name.value, cls=declared.name)
         if d.path:
             for source in self._slicer.attributes.sources(declared, d, declared=True, callers=callers):
-                yield because(source, why, cost)
+                yield as_declared(source, why, cost)
         else:
             kind = EndKind.CLASS if operations.is_class_annotation(annotated) else EndKind.INSTANCE
             yield End(kind, d, cls=declared, declared=True, why=why)

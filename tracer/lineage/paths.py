@@ -20,7 +20,7 @@ from tracer.texts import Message
 _MOST = 6000  # questions asked in one search
 _END_COST = {EndKind.INPUT: 3 * ASSUMED, EndKind.EXTERNAL: 5 * ASSUMED, EndKind.UNKNOWN: 6 * ASSUMED}
 _NONE_COST = ASSUMED
-_TEST_COST = 50  # more than an assumption: what always runs comes before what runs sometimes
+_TEST_COST = 150  # more than some assumptions: what always runs comes before what runs sometimes
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _others(slicer: Slicer, before: Demand, taken: Edge, data: bool, whole: bool
     if _hidden(before, data):
         return
     for source in slicer.sources(before, data):
-        if _declared(source.why) and not _declared(taken.why):
+        if source.declared and not taken.declared:
             continue  # what its declaration says, where something says what it is
         if isinstance(source, End):
             if not source.known:
@@ -195,17 +195,21 @@ def _others(slicer: Slicer, before: Demand, taken: Edge, data: bool, whole: bool
                 continue  # overwritten
             if not data and _never(slicer, source):
                 continue
-            yield Other(source.to, conditions(source), source.why)
+            yield Other(source.to, (*_filling(before, source), *conditions(source)), source.why)
 
 
-def _declared(why: Message | None) -> bool:
-    return why is not None and why.id == "lineage.declared"
+def _filling(before: Demand, source: Edge) -> tuple[str, ...]:
+    """Return the condition that ``if x is None: x = …`` stands under, for either way to x."""
+    if not isinstance(before.node, cst.Name):
+        return ()
+    name = before.node.value
+    return (f"{name} is None",) if source.fills else (f"{name} is not None",) if source.unless is Unless.NONE else ()
 
 
 def _never(slicer: Slicer, source: Edge) -> bool:
     """Whether a way is never taken: nothing is there to be had, or only what it is not taken for."""
-    ends = [end for end, _ in slicer.ends(source.to)]
-    return all(_excluded(end, frozenset({source.unless})) for end in ends)
+    guards = frozenset({source.unless})
+    return all(why is None and _excluded(end, guards) for end, why in slicer.ends(source.to))
 
 
 def conditions(edge: Edge) -> tuple[str, ...]:

@@ -147,7 +147,7 @@ class Module:
 
     def guards(self, node: cst.CSTNode) -> tuple[Test, ...]:
         """Return the tests under which ``node`` is reached in its function: of each if around it, and of each if
-        before it that is always left by return or raise."""
+        before it that is left by return."""
         found: list[Test] = []
         at = node
         while (parent := self.parents.get(at)) is not None and not isinstance(at, cst.FunctionDef):
@@ -443,11 +443,11 @@ def _blocks(node: cst.CSTNode) -> Iterator[Sequence[cst.CSTNode]]:
 
 
 def _left(node: cst.If) -> bool:
-    """Whether the body of an if ends in return or raise."""
+    """Whether the body of an if ends in return."""
     last = node.body.body[-1] if node.body.body else None
     if isinstance(last, cst.SimpleStatementLine):
         last = last.body[-1]
-    return isinstance(last, (cst.Return, cst.Raise))
+    return isinstance(last, cst.Return)
 
 
 def _annotated(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
