@@ -190,7 +190,7 @@ def _where_none(source: Source, fills: bool, d: Demand) -> Source:
     if isinstance(source, End):
         return source
     if fills:
-        return replace(source, tests=source.tests[:-1], fills=True)
+        return replace(source, tests=source.tests[:-1], cost=source.cost + 15, fills=True)
     return source if d.path else replace(source, unless=Unless.NONE)
 
 
