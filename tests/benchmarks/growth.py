@@ -91,7 +91,7 @@ def command(folder: Path, point: Point) -> list[str]:
 def cost(ran: Ran) -> Cost:
     """Return what a run took; raises RuntimeError where it failed."""
     if ran.report is None:
-        raise RuntimeError(ran.fault)
+        raise RuntimeError(ran.complaint or ran.fault)
     read = _READ.search(ran.complaint)
     return Cost(
         ran.seconds, ran.processor, ran.peak_mib, int(read.group(1).replace(",", "")) / 1e6 if read else float("nan")
@@ -184,8 +184,11 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("build/growth"), help="for the checkpoints")
     parser.add_argument("--longest", type=int, default=32768, help="the longest prompt")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="series whose title begins with this")
     asked = parser.parse_args()
     for series in every_series(asked.longest):
+        if not series.title.startswith(asked.only):
+            continue
         print("\n" + table(series, measured(asked.folder.resolve(), series, asked.rounds)), flush=True)
 
 

@@ -41,7 +41,8 @@ def run(command: Sequence[str]) -> Ran:
     peak, processor = usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime
     if process.returncode != 0:
         lines = complaint.strip().splitlines()
-        return Ran(seconds, peak, None, lines[-1][:200] if lines else f"exit code {process.returncode}")
+        fault = lines[-1][:200] if lines else f"exit code {process.returncode}"
+        return Ran(seconds, peak, None, fault, complaint, processor)
     lines = written.strip().splitlines()
     report = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
     return Ran(seconds, peak, report, "", complaint, processor)
