@@ -11,11 +11,14 @@ Trace = Callable[..., Any]
 
 RIGHT = "from flash_attn import flash_attn_func\ndef f(q, k, v):\n    return flash_attn_func(q, k, v, causal=True)\n"
 WRONG = RIGHT.replace("f(q, k, v)", "f(q, k, v, attention_mask)", 1).replace("True", "attention_mask is None")
+DEPENDS = RIGHT.replace("f(q, k, v)", "f(q, k, v, causal)", 1).replace("causal=True", "causal=causal")
 UNKNOWN = RIGHT.replace("causal=True", "softmax_scale=s(), causal=True")
 
 
 @pytest.mark.parametrize(
-    ("code", "ended"), [(RIGHT, 0), (WRONG, 1), (UNKNOWN, 3), ("x = 1\n", 3)], ids=["right", "wrong", "unknown", "none"]
+    ("code", "ended"),
+    [(RIGHT, 0), (DEPENDS, 0), (WRONG, 1), (UNKNOWN, 3), ("x = 1\n", 3)],
+    ids=["right", "depends", "wrong", "unknown", "none"],
 )
 @pytest.mark.parametrize("format", ["terminal", "json", "sarif"])
 def test_the_exit_code_says_what_was_found(trace: Trace, tmp_path: Path, code: str, ended: int, format: str) -> None:
@@ -34,6 +37,15 @@ def test_the_page_of_a_right_kernel(trace: Trace, tmp_path: Path, monkeypatch: p
     assert "flash_attn_func  a.py:3:11  f" in out
     assert "scale default, equals head_dim**-0.5" in out
     assert "causal True" in out
+
+
+def test_what_the_caller_decides_is_counted_apart(trace: Trace, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(DEPENDS)
+    out = " ".join(trace("lint", str(tmp_path)).out.split())
+    assert "judged right: 0 of 1, scale right, causality left to the caller: 1" in out
+    assert "~ flash_attn_func" in out
+    assert "causal depends on causal" in out
+    assert "✓" not in out
 
 
 def test_the_page_in_chinese(trace: Trace, tmp_path: Path) -> None:

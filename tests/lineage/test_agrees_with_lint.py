@@ -78,13 +78,27 @@ NOT_SURE: dict[str, tuple[str, str]] = {
     "no caller": ("def run(q, k, v, s): flash_attn_func(q, k, v, softmax_scale=s)", "run"),
     "unknown call": ("def run(q, k, v): flash_attn_func(q, k, v, softmax_scale=unseen())", "run"),
     "unknown dictionary": ("def run(q, k, v): flash_attn_func(q, k, v, **unseen())", "run"),
+    "changed through another name": (
+        "def run(q, k, v):\n    kw = {'softmax_scale': 0.5}\n    other = kw\n    other['softmax_scale'] = 2\n"
+        "    flash_attn_func(q, k, v, **kw)",
+        "run",
+    ),
+    "changed by a function": (
+        "def run(q, k, v):\n    kw = {'softmax_scale': 0.5}\n    change(kw)\n    flash_attn_func(q, k, v, **kw)",
+        "run",
+    ),
+    "decorated": (
+        "@double\ndef made(): return 0.5\ndef run(q, k, v): flash_attn_func(q, k, v, softmax_scale=made())",
+        "run",
+    ),
     "condition": (
         "def run(q, k, v, c, head_dim):\n    s = head_dim ** -0.5\n    if c:\n        s = 1.0\n"
         "    flash_attn_func(q, k, v, softmax_scale=s)",
         "run",
     ),
     "loop": (
-        "def run(q, k, v, head_dim):\n    s = head_dim ** -0.5\n    for s in head_dim: pass\n    flash_attn_func(q, k, v, softmax_scale=s)",
+        "def run(q, k, v, head_dim):\n    s = head_dim ** -0.5\n    for s in head_dim: pass\n"
+        "    flash_attn_func(q, k, v, softmax_scale=s)",
         "run",
     ),
 }

@@ -93,6 +93,40 @@ def test_sarif_says_what_json_says(everything: Report) -> None:
         assert (region["startLine"], region["startColumn"]) == (finding.place.span.line, finding.place.span.column + 1)
 
 
+def test_sarif_is_never_silent_on_what_was_not_judged(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        HEADER
+        + "def u(q, k, v, s):\n    flash_attn_func(q, k, v, 0.0, s, True)\n"
+        + "def d(q, k, v, mask):\n    F.scaled_dot_product_attention(q, k, v, mask)\n"
+        + "def r(q, k, v):\n    F.scaled_dot_product_attention(q, k, v, is_causal=True)\n"
+        + "def x(q, k, v):\n    sageattn(q, k, v)\n"
+    )
+    (run,) = to_sarif(lint([tmp_path]), "en")["runs"]
+    found = [(result["ruleId"], result["kind"], result["level"]) for result in run["results"]]
+    unknown = ("kernel-unknown", "open", "none")
+    assert found == [unknown, ("causal-depends", "review", "none"), unknown]
+    texts = [result["message"]["text"] for result in run["results"]]
+    assert texts[0].startswith("flash_attn_func could not be judged. The scale comes from the parameter s of u")
+    assert texts[1].endswith("whether it is causal depends on mask.")
+
+
+def test_sarif_leads_from_a_finding_to_its_kernel(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(HEADER + CASES["causal-mask-presence"][0])
+    (run,) = to_sarif(lint([tmp_path]), "en")["runs"]
+    (related,) = run["results"][0]["relatedLocations"]
+    assert related["physicalLocation"]["region"]["snippet"]["text"].startswith("flash_attn_func(")
+
+
+def test_idle_waivers_are_told_in_every_format(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1  # tracer: ignore[no-such] reason\n")
+    report = lint([tmp_path])
+    LINT.validate(to_json(report, "zh"))
+    assert to_json(report, "en")["notes"][0]["place"]["line"] == 1
+    (run,) = to_sarif(report, "en")["runs"]
+    assert "there is no rule no-such" in run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
+    assert "Waivers that waive nothing" in render(lint_page(report, "en"), Screen(160))
+
+
 @pytest.mark.parametrize(
     ("path", "reference"),
     [

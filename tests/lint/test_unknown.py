@@ -203,6 +203,44 @@ def test_a_false_that_nobody_declares_is_not_right(linted: Lint) -> None:
     assert linted(code.format(init=declared)).kernels[0].status is KernelStatus.RIGHT
 
 
+@pytest.mark.parametrize(
+    ("q", "status"),
+    [
+        ("self.q_proj(x)", UNKNOWN),  # all heads side by side: hidden_size
+        ("self.q_proj(x).view(b, t, heads, -1).transpose(1, 2)", KernelStatus.RIGHT),
+    ],
+)
+def test_a_width_measured_before_the_split_is_not_head_dim(linted: Lint, q: str, status: KernelStatus) -> None:
+    report = linted(f"""
+        def f(self, x, k, v, b, t, heads):
+            q = {q}
+            scale = q.shape[-1] ** -0.5
+            q = q.view(b, t, heads, -1)
+            return flash_attn_func(q, k, v, softmax_scale=scale, causal=True)
+    """)
+    assert [kernel.status for kernel in report.kernels] == [status]
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ("@double\ndef made(head_dim):\n    return head_dim ** -0.5\n", "decorated by double"),
+        ("def made(head_dim):\n    return head_dim ** -0.5\nF.scaled_dot_product_attention = mine\n", "in place of"),
+    ],
+)
+def test_a_decorator_or_a_patch_may_change_everything(linted: Lint, more: str, reason: str) -> None:
+    call = "F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=made(head_dim))"
+    (kernel,) = linted(f"{more}def f(q, k, v, head_dim):\n    return {call}\n").kernels
+    assert kernel.status is UNKNOWN
+    assert reason in str(kernel.reasons[0])
+
+
+def test_scores_that_are_not_followed_are_told(linted: Lint) -> None:
+    (kernel,) = linted("def f(q, k, v):\n    return F.softmax(boost(q @ k.mT), dim=-1) @ v\n").kernels
+    assert (kernel.kind, kernel.status) == ("explicit", UNKNOWN)
+    assert "could not be followed" in str(kernel.why)
+
+
 # ------------------------------------------------------------------------------------------- kernels by other names
 
 

@@ -290,8 +290,26 @@ class Algebra:
             return Product(powers=((value.at.scope.module.code(node), Fraction(1)),), origin=value)
         return Product(known=False, origin=value)
 
+    def _before_split(self, tensor: Value) -> Value | None:
+        """The projection that queries or keys come straight out of, with all heads side by side."""
+        for root in self._resolver.roots(tensor):
+            node = root.value.node
+            if isinstance(node, ast.Call) and not root.value.path:
+                called = names.last(node.func).lower()
+                if any(word in called for word in ("proj", "linear", "dense")) or called in (
+                    "wq",
+                    "wk",
+                    "to_q",
+                    "to_k",
+                ):
+                    return root.value
+        return None
+
     def _last_axis(self, value: Value, tensor: ast.expr) -> Product:
         if names.is_query(tensor) or names.is_key(tensor):
+            whole = self._before_split(value.of(tensor))
+            if whole is not None:
+                return Product(known=False, origin=value, why=message("lint.measured_before", code=whole.code[:80]))
             return Product(powers=((HEAD_DIM, Fraction(1)),), origin=value, measured=True)
         if names.stem(tensor) in ("x", "hidden_states", "hidden", "inputs", "input", "y"):
             return Product(powers=((HIDDEN, Fraction(1)),), origin=value)

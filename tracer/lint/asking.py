@@ -4,9 +4,17 @@ Must not know: how values are followed.
 """
 
 import ast
+import re
 
 from tracer.lint.facts import Key, Scope
 from tracer.lint.values import Root, RootKind
+from tracer.texts import Message, message
+
+_TRANSPARENT = re.compile(  # of Python and torch, or of a library: they add checks, caches, compilation, other kernels
+    r"^(property|cached_property|staticmethod|classmethod|abstractmethod|override|wraps|lru_cache|cache|compile|jit|"
+    r"script|disable|no_grad|inference_mode|export|ignore|unused|overload|typechecked|jaxtyped|final|setter|"
+    r"deprecate_\w+|use_kernel\w*|support_torch_compile|maybe_\w+|dynamo_\w+|torch_compile\w*|custom_fwd)$"
+)
 
 
 def looked_up(node: ast.Call, name: str) -> ast.Attribute:
@@ -62,6 +70,16 @@ def none_guard(node: ast.IfExp) -> bool | None:
 
 def says_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
+
+
+def decorated(scope: Scope) -> Message | None:
+    """Return why a function may give something else than it returns: a decorator that is not known to leave that."""
+    for each in getattr(scope.node, "decorator_list", ()):
+        func = each.func if isinstance(each, ast.Call) else each
+        name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        if not _TRANSPARENT.search(name):
+            return message("lint.decorated", function=scope.short, decorator=name or ast.unparse(func))
+    return None
 
 
 def default_of(scope: Scope, name: str) -> ast.expr | None:

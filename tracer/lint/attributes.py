@@ -13,7 +13,7 @@ from tracer.lint.asking import annotation_of
 from tracer.lint.facts import At, Class, Key, Module, Scope
 from tracer.lint.values import Root, RootKind, Value
 from tracer.lint.writes import Write, Writes
-from tracer.texts import message
+from tracer.texts import Message, message
 
 if TYPE_CHECKING:
     from tracer.lint.resolve import Resolver
@@ -58,6 +58,18 @@ class Attributes:
             if set(later.at.arms) <= set(write.at.arms)
         )
 
+    def patched(self, name: str) -> Message | None:
+        """Return where a function of a package is replaced by assignment (``F.softmax = mine``)."""
+        for write in self._writes.outside(name):
+            full = self._resolver.program.full_name(write.owner, write.at)
+            if (
+                isinstance(write.owner, ast.Name | ast.Attribute)
+                and self._imported_head(write.owner, write.at)
+                and full
+            ):
+                return message("lint.patched", code=_code(write), place=_line(write))
+        return None
+
     def classes_of(self, value: Value) -> tuple[Class, ...]:
         """Return the classes that an object may be of, as far as the files say."""
         declared = self._declared(value)
@@ -91,7 +103,7 @@ class Attributes:
             yield Root(RootKind.ATTRIBUTE if not value.path else RootKind.UNKNOWN, value)
             return
         head = full.split(".")[0] if full else ""
-        if full and self._imported(node, value.at):
+        if full and self._imported_head(node, value.at):
             yield from self._resolver.meaning(value, self._resolver.program.find(full, value.at.scope.module), full)
             return
         if isinstance(node.value, ast.Call) and getattr(node.value.func, "id", "") == "super" and value.at.scope.cls:
@@ -109,7 +121,7 @@ class Attributes:
             kind = RootKind.UNKNOWN if value.path and node.attr not in ("shape",) else RootKind.ATTRIBUTE
             yield Root(kind, value)
 
-    def _imported(self, node: ast.Attribute, at: At) -> bool:
+    def _imported_head(self, node: ast.expr, at: At) -> bool:
         first: ast.expr = node
         while isinstance(first, ast.Attribute):
             first = first.value

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tracer.lint.asking import is_text, looked_up
+from tracer.lint.asking import decorated, is_text, looked_up
 from tracer.lint.values import Callee, Frame, Root, RootKind, Value
 
 if TYPE_CHECKING:
@@ -101,9 +101,10 @@ class Entering:
             elif callee.scope is not None and callee.scope.returns:
                 entered = True
                 frame = Frame(callee.scope, value.of(node), callee.partials, callee.bound)
+                why = callee.why or decorated(callee.scope)
                 for returned, at in callee.scope.returns:
                     to = Value(returned, at, value.path, (*value.frames, frame))
                     tests = tuple((Value(test, at, (), to.frames), held) for test, held in at.tests)
-                    yield from self._resolver.follow(to, "return", callee.why, tests)
+                    yield from self._resolver.follow(to, "return", why, tests)
         if not entered:
             yield Root(RootKind.CALL, value)

@@ -98,6 +98,19 @@ class ExplicitFinder:
                     if found is not None:
                         yield found
 
+    def unfollowed(self, module: Module) -> Iterator[Value]:
+        """Yield the softmaxes whose weights go into a product with values while their scores are not understood."""
+        if not SOFTMAX.search(module.read.source):
+            return
+        for scope in module.scopes:
+            for node, at in scope.calls:
+                softmax = self._softmax(node, at)
+                if softmax is not None and not self.scores(Value(node, at).of(softmax[0])):
+                    weighted, *_ = self._weighted(Value(node, at))
+                    operands = product(weighted) if weighted is not None else None
+                    if operands is not None and any(names.is_value(each.node) for each in operands[:2] if each):
+                        yield Value(node, at)
+
     def _softmax(self, node: ast.Call, at: At) -> tuple[ast.expr, Value | None] | None:
         """Return what a softmax is taken of, and its axis; None for another call."""
         func, value = node.func, Value(node, at)

@@ -21,6 +21,7 @@ from tracer.texts import Message, message
 
 _DEEPEST = 60
 _MOST_ROOTS = 64
+_ONLY_READ = ("len", "print", "dict", "isinstance", "list", "sorted", "repr", "str", "bool")
 
 
 class Resolver:
@@ -156,11 +157,26 @@ class Resolver:
                 yield Root(RootKind.UNKNOWN, value, tests=tests)
             else:
                 to = Value(binding.value, binding.at, (*binding.path, *value.path), frames)
-                yield from self.follow(to, name, tests=tests)
+                yield from self.follow(to, name, self._shared(value, binding), tests)
 
     def _conditions(self, at: At, value: Value) -> tuple[tuple[Value, bool], ...]:
         known = set(value.at.tests) if value.at.scope is at.scope else set()
         return tuple((Value(test, at, (), value.frames), held) for test, held in at.tests if (test, held) not in known)
+
+    def _shared(self, value: Value, binding: Binding) -> Message | None:
+        """Why an entry of a dictionary made here may have been changed out of sight: it has another name, or a
+        function was given it whole."""
+        made = binding.value
+        literal = isinstance(made, ast.Dict) or (isinstance(made, ast.Call) and getattr(made.func, "id", "") == "dict")
+        if not literal or not value.path or not isinstance(value.path[0], str):
+            return None
+        scope = binding.at.scope
+        called = [arg for call, _ in scope.calls if getattr(call.func, "id", "") not in _ONLY_READ for arg in call.args]
+        named = [each.value for bindings in scope.bound.values() for each in bindings if each.way == "assign"]
+        for each in (*called, *named):
+            if isinstance(each, ast.Name) and each.id == binding.name:
+                return message("lint.shared", name=binding.name, line=each.lineno)
+        return None
 
     def _update(self, value: Value, binding: Binding, tests: tuple[tuple[Value, bool], ...]) -> Iterator[Root]:
         if binding.value is None or not value.path or not isinstance(value.path[0], str):

@@ -141,5 +141,8 @@ class _Judgement:
         for module in modules:
             for found in unlisted(module, self._resolver, known):
                 yield self._verdicts.unlisted(found)
+            for softmax in self._explicit.unfollowed(module):
+                if softmax.node not in known:
+                    yield self._verdicts.not_understood(softmax)
             for mention, name in self._finder.unfollowed(module):
                 yield self._verdicts.unfollowed(mention, name)

@@ -53,7 +53,7 @@ class Verdicts:
         """What else keeps the kernel from being judged."""
         explicit = subject.explicit
         if explicit is None:
-            return None
+            return self._resolver.attributes.patched(subject.call.signature.function) if subject.call else None
         if explicit.own is not None:
             where = place(explicit.own_value) if explicit.own_value is not None else place(explicit.value)
             return message("lint.own_softmax", place=where.short)
@@ -76,7 +76,7 @@ class Verdicts:
             own = self._judge.own_head_dim(where.at.scope if where is not None else subject.scope)
             status = {True: ScaleStatus.OTHER, False: ScaleStatus.EQUAL}.get(own, ScaleStatus.UNKNOWN)  # type: ignore[arg-type]
             why = why or (message("lint.no_head_dim") if own is None else None)
-        if why is not None and status is ScaleStatus.EQUAL:
+        if why is not None:
             status = ScaleStatus.UNKNOWN
         if why is None and status is ScaleStatus.OTHER:
             why = message("lint.scale_not_equal", normal=total.normal)
@@ -97,7 +97,7 @@ class Verdicts:
         expression = roots[0].steps[0].value.code if roots and roots[0].steps else ""
         steps = hops(roots[0].steps) if roots else ()
         why = next((root.why for root in roots if root.why is not None), None)
-        depends = tuple(dict.fromkeys(leaf.code for flag in flags for leaf in flag.leaves))
+        depends = tuple(dict.fromkeys(" ".join(leaf.code.split()) for flag in flags for leaf in flag.leaves))
         status = _status(flags)
         by_default = all(flag.root is None for flag in flags)
         mask = subject.call.given("attn_mask")[0] if subject.call is not None else None
@@ -135,6 +135,14 @@ class Verdicts:
         return tuple(masks or tests or every)
 
     # ----------------------------------------------------------------------------------------------- the others
+
+    def not_understood(self, softmax: Value) -> Kernel:
+        """Return attention written out of which only the product with the values is seen."""
+        why = message("lint.not_followed")
+        scale = Scale(ScaleStatus.UNKNOWN, "", None, False, (), why)
+        causal = Causal(CausalStatus.UNKNOWN, "", (), False, (), why)
+        where = place(softmax)
+        return Kernel(WRITTEN_OUT, "explicit", where, "", (), (scale,), causal, KernelStatus.UNKNOWN, why)
 
     def unfollowed(self, mention: Value, name: str) -> Kernel:
         """Return a kernel that is named and handed on to where it is not found to be called."""
