@@ -20,7 +20,7 @@ from tracer.verification.expected import Ints, Rope
 from tracer.verification.places import Places
 from tracer.verification.probing import Probed
 from tracer.verification.scenarios import Bools, Scenario, Step
-from tracer.verification.vectors import ends
+from tracer.verification.vectors import distances, ends
 
 At = tuple[Ints, Ints]  # tokens, as batch rows and places in their row
 SAMPLED = 16  # tokens at each end of those that count by which a fault would be told from what is right
@@ -184,11 +184,34 @@ class Case:
     def _norm_call(self, name: str) -> tuple[ModuleCall | None, bool]:
         projected = self.called(f"{name}_proj")
         for call in self.seen.modules:
-            if call.name == f"{name}_norm" and projected is not None:
-                order = _same_numbers(call.given, projected.gave)
-                if order is not None and call.gave.shape == call.given.shape:
+            if call.name == f"{name}_norm" and call.gave.shape == call.given.shape:
+                order = self._near(name, call) if projected is None else _same_numbers(call.given, projected.gave)
+                if order is not None:
                     return call, order == "heads"
         return None, False
+
+    def _near(self, name: str, call: ModuleCall) -> str | None:
+        """Return as ``_same_numbers`` whether a norm was given what a projection makes that was no call of its own."""
+        made, given = self.made(name, self.counted), call.given
+        if made is None or given.bits.ndim != 4:
+            return None
+        for order, bits in (("tokens", given.bits), ("heads", np.swapaxes(given.bits, 1, 2))):
+            if bits.shape[:2] == self.step.ids.shape and bits.shape[2:] == made.shape[1:]:
+                found = Array(given.dtype, np.ascontiguousarray(bits[self.counted])).float64()
+                if distances(found, made, self.grain).max(initial=0.0) <= self.projected_within:
+                    return order
+        return None
+
+    @property
+    def projected_within(self) -> float:
+        """How far a projection may be off, relatively: four roundings of the dtype, and the summation."""
+        return 4 * self.unit + 1e-6
+
+    def loose(self, name: str) -> float:
+        """Return how much farther vectors may lie from a reference that starts before what was seen of "q" or "k": a
+        norm rounds twice, a projection as it sums."""
+        norm = 0.0 if self.norm_call(name) is not None else 2 * self.unit
+        return norm if self.called(f"{name}_proj") is not None else norm + self.projected_within
 
     def normed(self, name: str, at: At | None = None) -> Floats | None:
         """Return what the norm gave, [tokens, heads, D]: as captured where it ran on the projection, else the

@@ -89,6 +89,9 @@ class _Work:
     plain: runs.PlainRun = field(default_factory=runs.PlainRun)
     unsteady: set[int] = field(default_factory=set)
     made_wrong: set[int] = field(default_factory=set)  # layers whose keys or values are wrong without a cache already
+    spoiled: finite.Spoiled | None = (
+        None  # the first layer whose weights are not finite: nothing after it can be judged
+    )
     plain_seconds: float = 0.0
     judging: float = 0.0
     _done: int = 0
@@ -126,7 +129,11 @@ class _Work:
         plain = scenario.id == "plain"
         facts = self.live.facts(call.layer)
         record = seen(call)
-        spoiled = finite.spoiled(record)
+        spoiled = finite.spoiled(record, step.rows)
+        if spoiled is not None and spoiled.parts and self.spoiled is None:
+            self.spoiled = spoiled
+        if self.spoiled is not None and call.layer > self.spoiled.layer:
+            spoiled = self.spoiled
         if spoiled is not None:
             self._spoiled(scenario, step, record, spoiled)
             return

@@ -93,6 +93,7 @@ def untested(
 def which(case: Case, bad: Bools) -> Message:
     """Return how many of a case's vectors are wrong, and which: ``bad`` [tokens that count, heads]."""
     rows, places = case.counted
+    places = places + case.step.past
     row = int(np.bincount(rows, weights=bad.sum(axis=1)).argmax())
     mine = bad & (rows == row)[:, None]
     values = {

@@ -66,9 +66,10 @@ def between(case: Case, before: Floats | None, name: str) -> Way | None:
     if right is None:
         return None
     at = case.positions
-    within = case.rope_within(at) + np.zeros(len(at))
+    within = case.rope_within(at) + case.loose(name) * np.ones(len(at))
     off = distances(after, right, case.grain)
     allowed = max(case.unit, _LENGTH_LEAST) * (_LENGTH + _LENGTH_FEW * (len(after) * after.shape[2]) ** -0.5)
+    allowed += case.loose(name) / 4
     far = off > within[:, None]
     long = ~(np.abs(ratios(after, right) - 1) <= allowed) & ~far.any(axis=0)
     return Way(before, after, at, off, within, far | long)

@@ -119,10 +119,10 @@ def _new_rows(case: Case) -> Bools | None:
         return None
     if keys.shape != given_keys.shape or made.shape != given_values.shape:
         return None
-    within = 2 * case.rope_within(positions)
+    within = 2 * (case.rope_within(positions) + case.loose("k"))
     wrong = (distances(given_keys, keys, case.grain) > within[:, None]).any(axis=-1)
     off = distances(given_values, made, case.grain)
-    wrong |= (off > (0 if case.called("v_proj") else 2 * case.unit * 4 + 1e-6)).any(axis=-1)
+    wrong |= (off > (0 if case.called("v_proj") else case.projected_within)).any(axis=-1)
     found: Bools = wrong.reshape(case.step.ids.shape).any(axis=0)
     return found
 

@@ -4,6 +4,7 @@ be told of the layer.
 Must not know: torch.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from tracer.records import Status
 from tracer.texts import Message
 from tracer.verification.case import Case
 from tracer.verification.records import Finding
+from tracer.verification.scenarios import Bools
 from tracer.verification.verdict import claim, finding, say, untested
 
 # What is about queries and keys each, and what about no part at all; what only other scenarios have is left out.
@@ -25,32 +27,35 @@ _WHOLE += ("heads.keys", "heads.values")
 
 @dataclass(frozen=True)
 class Spoiled:
-    """What is not finite: parts of the attention (by name, how many numbers), or what goes into it."""
+    """What is not finite: parts of the attention of ``layer`` (by name, how many numbers), or what goes into it."""
 
-    parts: dict[str, int]
+    layer: int
+    parts: Mapping[str, int]
     given: int
 
 
-def spoiled(seen: AttentionSeen) -> Spoiled | None:
+def spoiled(seen: AttentionSeen, rows: Bools) -> Spoiled | None:
     """Return what of a call was not finite before it computed anything, None where everything was, or where that shows
-    in nothing that comes out."""
-    if not _count(seen.output):
+    in nothing that any part of it gives; of what goes in, the ``rows`` [B, T] that count."""
+    if not any(map(_count, (seen.output, *(call.gave for call in seen.modules)))):
         return None
-    given = _count(seen.hidden)
+    given = _count(seen.hidden[rows])
     parts = {name: count for name, array in seen.parts.weights.items() if (count := _count(array))}
-    return Spoiled(parts, given) if parts or given else None
+    return Spoiled(seen.layer, parts, given) if parts or given else None
 
 
 def claims(case: Case, found: Spoiled) -> list[Finding]:
-    """Return a failure for each part whose weights are not finite, and all else as not testable."""
-    failed = [_part(case, name, count) for name, count in found.parts.items()]
+    """Return a failure for each part of this layer whose weights are not finite, and all else as not testable."""
+    own = found.parts if found.layer == case.layer else {}
+    failed = [_part(case, name, count) for name, count in own.items()]
     reason = say("not_finite_given", layer=case.layer, count=found.given)
-    if failed:
-        reason = say("not_finite_weights", names=", ".join(f"{name}.weight" for name in found.parts), layer=case.layer)
+    if found.parts:
+        names = ", ".join(f"{name}.weight" for name in found.parts)
+        reason = say("not_finite_weights", names=names, layer=found.layer)
     if case.scenario.id != "plain":
         return failed or [_untested(case, "kernel.output", None, reason)]
     rest = [_untested(case, id, part, reason) for id in _OF_EACH for part in "qk"]
-    rest += [_untested(case, "projections", part, reason) for part in "qkvo" if f"{part}_proj" not in found.parts]
+    rest += [_untested(case, "projections", part, reason) for part in "qkvo" if f"{part}_proj" not in own]
     return [*failed, *rest, *(_untested(case, id, None, reason) for id in _WHOLE)]
 
 

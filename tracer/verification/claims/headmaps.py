@@ -92,7 +92,7 @@ def _values(case: Case) -> _Values | None:
         return None
     if call is not None:
         return _Values(made, arrived, (made != arrived).any(axis=-1))
-    return _Values(made, arrived, distances(arrived, made, case.grain) > _rounded(case))
+    return _Values(made, arrived, distances(arrived, made, case.grain) > case.projected_within)
 
 
 def _changed(case: Case, values: _Values) -> Finding:
@@ -153,7 +153,7 @@ def _projection(case: Case, name: str) -> Finding:
     right = given @ weight[columns].float64().T
     bias = case.seen.parts.biases.get(f"{name}_proj")
     right = right if bias is None else right + bias[columns].float64()
-    off, within = distance(gave, right), _rounded(case)
+    off, within = distance(gave, right), case.projected_within
     foreign = name != "o" and not call.given.same_bits(case.seen.hidden)
     return finding(
         case,
@@ -179,7 +179,7 @@ def _inline(case: Case, name: str) -> Finding:
         reason = say("projection_hidden", part=name)
         return untested(case, id, expected=wanted, reason=reason, about=about, part=name)
     came, right = found
-    off, within = float(distances(came, right, case.grain).max(initial=0.0)), _rounded(case)
+    off, within = float(distances(came, right, case.grain).max(initial=0.0)), case.projected_within
     return finding(
         case,
         id,
@@ -218,11 +218,6 @@ def _some(case: Case) -> tuple[Ints, Ints]:
     rows, places = case.counted
     at = np.unique(np.linspace(0, len(rows) - 1, min(_ROWS, len(rows))).astype(np.int64))
     return rows[at], places[at]
-
-
-def _rounded(case: Case) -> float:
-    """Return how far a sum of products may be off, relatively: four roundings of the dtype, and the summation."""
-    return 4 * case.unit + 1e-6
 
 
 def returned(case: Case) -> Finding:

@@ -105,11 +105,18 @@ def _one(case: Case, name: str, id: str, seen: _Comparison) -> Finding:
         )
     if seen.best in faults or (seen.best is None and id == "norm.present"):
         fault = seen.best or "unexplained"
+        told = "norm_is_replaced" if fault == "skipped" and name not in case.norm_weights else f"norm_is_{fault}"
         return finding(
             case,
             id,
             Status.FAIL,
-            measured=say(f"norm_is_{fault}", part=name, distance=seen.distances.get(fault, right), other=_other(name)),
+            measured=say(
+                told,
+                part=name,
+                distance=seen.distances.get(fault, right),
+                other=_other(name),
+                kind=case.seen.parts.attributes.get(f"{name}_norm.class"),
+            ),
             expected=wanted,
             tolerance=say("relative", value=seen.tolerance),
             reason=say("norm_off", distance=seen.farthest, which=which(case, seen.bad)),
@@ -139,7 +146,7 @@ def _compare(case: Case, name: str) -> _Comparison | None:
         return None if normed is None else _unweighted(case, made, normed)
     if normed is None:
         return None if way is None else _arriving(case, name, made, way)
-    within = 4 * case.unit + 1e-7
+    within = 4 * case.unit + 1e-7 + case.loose(name)
     right = expected.rms_norm(made, weight, case.facts.norm_eps)
     off = distances(normed, right, case.grain)
     bad = off > within
@@ -185,8 +192,9 @@ def _arriving(case: Case, name: str, made: Floats, way: ways.Way) -> _Comparison
     turned["after_rope"] = _after(case, vectors)
     apart = {fault: distance(x, turned["right"]) for fault, x in turned.items() if fault != "right"}
     near = {fault: distance(at.of(way.after), x[:, at.heads]) for fault, x in turned.items()}
-    best = _best(near, case.rope_tolerance, not way.clean)
-    return _Comparison(near, apart, case.rope_tolerance, best, way.farthest, way.bad, eps)
+    within = case.rope_tolerance + case.loose(name)
+    best = _best(near, within, not way.clean)
+    return _Comparison(near, apart, within, best, way.farthest, way.bad, eps)
 
 
 def _apart(case: Case, faults: Mapping[str, Floats], vectors: _Vectors) -> dict[str, float]:
