@@ -3,6 +3,7 @@
 Must not know: what it does.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 
@@ -32,6 +34,8 @@ def run(command: Sequence[str]) -> Ran:
         tempfile.TemporaryFile("w+") as aside,  # not a pipe, which would fill up while standard output is read
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=aside, text=True, env=_quiet()) as process,
     ):
+        with contextlib.suppress(OSError):  # where memory runs out, this process is to go, and no other
+            Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000", encoding="ascii")
         written = process.stdout.read() if process.stdout is not None else ""
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
