@@ -203,6 +203,12 @@ class LayerTrace:
     effects: Effects
     warnings: tuple[Message, ...] = ()
 
+    @property
+    def cached(self) -> int:
+        """How many of the first tokens lay in a cache: queries and what comes of them are of the tokens behind, the
+        first row being token ``cached``; keys and values are of all."""
+        return max(len(self.tokens) - self.captures["q"].array.shape[0], 0)
+
 
 # ---------------------------------------------------------------------------------------------------- checks
 

@@ -56,12 +56,12 @@ def with_axes(layer: LayerTrace, name: str, axes: tuple[str, ...], bits: np.ndar
 def test_a_step_that_two_code_bases_lay_out_otherwise_is_compared_number_by_number() -> None:
     a = invented()
     b = with_axes(a, "hidden", ("T", "C"), a.captures["hidden"].array.bits[0])  # no batch axis
-    b = with_axes(b, "q", ("B", "H", "T", "D"), np.moveaxis(a.captures["q"].array.bits, 0, 1)[None])  # heads first
+    b = with_axes(b, "q_proj", ("T", "B", "H·D"), np.moveaxis(a.captures["q_proj"].array.bits, 1, 0))
     found = diff(a, b)
     assert found.first is None
     assert {tensor.status for tensor in found.tensors} == {Status.SAME}
-    changed = with_array(b, "q", array(b.captures["q"].array.float64() + 1))
-    assert diff(a, changed).first == "q"
+    changed = with_array(b, "q_proj", array(b.captures["q_proj"].array.float64() + 1))
+    assert diff(a, changed).first == "q_proj"
 
 
 def test_versions_and_choices_are_named() -> None:

@@ -42,9 +42,11 @@ def effect(subject: Subject) -> Check:
     leaks = [(token, row) for token, row, _ in tried if row is not None and not lost[row]]
     told = [token for token, row, moved in tried if row is None and moved]
     figures: dict[str, Figure] = {"tried": len(tried), "leaks": len(leaks)}
-    measured = say("causal_effect_measured", tokens=_numbers([token for token, _, _ in tried]), leaks=len(leaks))
+    measured = say(
+        "causal_effect_measured", tokens=_numbers([subject.position(token) for token, _, _ in tried]), leaks=len(leaks)
+    )
     if leaks:
-        token, row = leaks[0]
+        token, row = (subject.position(place) for place in leaks[0])
         status, reason = Status.FAIL, say("causal_effect_leak", token=token, row=row)
         figures |= {"token": token, "row": row}
     elif tried and lost[: tried[-1][0] + 1].any():

@@ -94,7 +94,7 @@ def _from_lse(subject: Subject, lse: Floats, next_shares: Floats) -> Check:
         return _untested(subject, say("causal_weights_blind", share=next_key, tolerance=tolerance))
     extra = -np.expm1(subject.judged.lse[rows] - lse[rows])
     worst = int(np.abs(extra).argmax())
-    share, query = float(extra[worst]), int(rows[worst])
+    share, query = float(extra[worst]), subject.position(int(rows[worst]))
     holds = abs(share) <= tolerance
     telling, hidden = _telling(next_shares[rows], tolerance)
     reason = say("causal_weights_by_lse", share=next_key, telling=telling, hidden=hidden)

@@ -25,7 +25,7 @@ def output(subject: Subject) -> Check:
         figures: dict[str, Figure] = {"eager_overflow_rows": lost}
         return untested("kernel.output", expected=expected, reason=reason, site=site, figures=figures)
     if kernel.mismatched:
-        query = int(subject.sound[kernel.first_mismatch[0]]) if kernel.first_mismatch else 0
+        query = subject.position(int(subject.sound[kernel.first_mismatch[0]])) if kernel.first_mismatch else 0
         measured = say("mismatch", count=kernel.mismatched, query=query)
     else:
         measured = say("kernel_output_measured", kernel=kernel.largest)
@@ -55,7 +55,7 @@ def output(subject: Subject) -> Check:
             "mismatched": kernel.mismatched,
             "undefined": kernel.undefined,
             "eager_overflow_rows": result.eager_overflow + lost,
-            "query": int(subject.sound[kernel.at[0]]) if kernel.at else None,
+            "query": subject.position(int(subject.sound[kernel.at[0]])) if kernel.at else None,
             "empty_rows": len(subject.head.empty_rows),
         },
     )
@@ -85,7 +85,7 @@ def lse(subject: Subject) -> Check:
     reason = say("kernel_lse_base_two") if subject.base_two else say("kernel_lse_why")
     measured = say("kernel_lse_measured", error=found.largest)
     if found.mismatched and found.first_mismatch:
-        measured = say("mismatch", count=found.mismatched, query=int(rows[found.first_mismatch[0]]))
+        measured = say("mismatch", count=found.mismatched, query=subject.position(int(rows[found.first_mismatch[0]])))
     return outcome(
         "kernel.lse",
         judged(found.within(within)),

@@ -38,7 +38,7 @@ def sums(subject: Subject) -> Check:
         return _untested(subject, overflow(lost, subject.dtype) if lost else say("undefined_rows"))
     off = np.abs(np.nan_to_num(found, nan=np.inf) - 1)
     worst = int(off.argmax())
-    query, total = int(rows[worst]), float(found[worst])
+    query, total = subject.position(int(rows[worst])), float(found[worst])
     status = judged(float(off[worst]) <= tolerance)
     if tolerance > _BLIND:
         status, reason = Status.NOT_TESTABLE, say("softmax_rows_blind", tolerance=tolerance)

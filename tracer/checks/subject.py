@@ -47,6 +47,10 @@ class Subject:
         """What the scale of Qwen3 is: head_dim**-0.5."""
         return float(self.trace.model.head_dim**-0.5)
 
+    def position(self, row: int) -> int:
+        """Return which token of the prompt the query in that row is; they differ where a prefix is cached."""
+        return row + self.trace.cached
+
     @property
     def flash(self) -> bool:
         """Whether a flash kernel ran."""

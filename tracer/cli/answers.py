@@ -56,6 +56,8 @@ def show(asked: ShowOptions, language: str) -> int:
     query = layer.request.query if asked.query is None else asked.query
     if query is not None and query >= len(layer.tokens):
         raise InputError("pipeline.query_range", query=query, last=len(layer.tokens) - 1)
+    if query is not None and query < layer.cached:
+        raise InputError("pipeline.query_cached", query=query, first=layer.cached, last=len(layer.tokens) - 1)
     heads = [look_at(replace(layer, request=replace(layer.request, head=head, query=query)), head)]
     deliver(_rendered(heads, asked, language), asked.output, language)
     return _code(heads, language)

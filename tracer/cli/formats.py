@@ -39,10 +39,14 @@ def as_report(asked: RunOptions) -> RunOptions:
     """Return the request with HTML as its format. Raises InputError where the whole file would land on a terminal."""
     if asked.output is None and sys.stdout is not None and sys.stdout.isatty():
         raise InputError("report.needs_output")
-    return replace(asked, format=HTML)
+    found = replace(asked, format=HTML)
+    check(found)
+    return found
 
 
 def check(asked: RunOptions) -> None:
-    """Raise InputError for what a report cannot show: several layers."""
+    """Raise InputError for what a report cannot show: several layers, or a part of a prompt."""
+    if asked.format == HTML and (asked.cached or asked.decode):
+        raise InputError("nanovllm.report")
     if asked.format == HTML and asked.layers is not None and len(asked.layers) > 1:
         raise InputError("report.one_layer", first=asked.layers[0])

@@ -41,7 +41,8 @@ class Pattern:
 
 
 def pattern(head: Head, ids: Sequence[int], *, distances: int = 12, picture: int = 16) -> Pattern:
-    """Return the figures of one head for the tokens ``ids`` (queries and keys are the same tokens).
+    """Return the figures of one head for the tokens ``ids``: keys are all of them, queries the last ones (all, unless a
+    prefix was cached).
 
     Rows with a single visible key are left out of the means: they have no choice.
     """
@@ -53,14 +54,14 @@ def pattern(head: Head, ids: Sequence[int], *, distances: int = 12, picture: int
     back = np.zeros(distances)
     side = min(picture, count)
     small = np.full((side, side), np.nan)
-    for start in range(0, count, _ROWS):
-        stop = min(start + _ROWS, count)
+    cached = count - head.visibility.tq
+    for start in range(0, count - cached, _ROWS):
+        stop = min(start + _ROWS, count - cached)
         weights = head.weights(slice(start, stop))
         visible = head.visibility.rows(start, stop)
-        _shrink(small, weights, visible, start, count)
-        for place in range(start, stop):
-            row = weights[place - start]
-            seen = int(visible[place - start].sum())
+        _shrink(small, weights, visible, start + cached, count)
+        for row, allowed, place in zip(weights, visible, range(start + cached, stop + cached), strict=True):
+            seen = int(allowed.sum())
             if seen < 2:
                 continue
             chosen += 1

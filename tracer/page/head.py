@@ -3,6 +3,7 @@
 All wording and rounding happens below this module. Must not know: any output format.
 """
 
+from tracer.errors import InputError
 from tracer.names import MODEL
 from tracer.page import checks, header, kernel, matrices, provenance, sparse, steps, walk
 from tracer.page.record import Column, Facts, Page, Piece, Prose, Role, Row, Section, Table, line
@@ -24,7 +25,10 @@ def head_page(trace: Trace, language: str, *, query: int | None = None, size: in
     layer, reference = trace.layer, trace.reference
     names = shown(layer.tokens)
     kv_head = layer.model.kv_head(trace.head)
-    part = window(reference.visibility.tq, reference.visibility.tk, size, query)
+    if query is not None and query < layer.cached:
+        raise InputError("pipeline.query_cached", query=query, first=layer.cached, last=len(layer.tokens) - 1)
+    row = None if query is None else query - layer.cached
+    part = window(reference.visibility.tq, reference.visibility.tk, size, row)
     sections: list[Section | None] = [
         checks.failures(say, [("", check) for check in trace.checks]),
         header.ran(say, layer),
@@ -60,7 +64,7 @@ def head_page(trace: Trace, language: str, *, query: int | None = None, size: in
 
 
 def _tokens(say: Words, names: tuple[Shown, ...], part: Window) -> Section:
-    begin = min(part.rows.start, part.keys.start)
+    begin = min(part.positions.start, part.keys.start)
     rows = tuple(
         Row(
             (
@@ -70,7 +74,7 @@ def _tokens(say: Words, names: tuple[Shown, ...], part: Window) -> Section:
                 muted(name.bytes),
             )
         )
-        for name in names[begin : max(part.rows.stop, part.keys.stop)]
+        for name in names[begin : max(part.positions.stop, part.keys.stop)]
     )
     columns = (
         Column(say("column_position"), numeric=True),

@@ -91,7 +91,15 @@ def _prompt(say: Words, layer: LayerTrace) -> Line:
     more = len(layer.tokens) - (groups[-1].last + 1 if groups else 0)
     end = [Piece(say("more_tokens", count=more), Role.MUTED)] if more > 0 else []
     count = Piece(say.count("token_count", len(layer.tokens)), Role.STRONG)
-    return line(count, "  ", *pieces[:-1], *end)
+    return line(count, "  ", *pieces[:-1], *end, *_cached(say, layer))
+
+
+def _cached(say: Words, layer: LayerTrace) -> Line:
+    """Return how much of the prompt lay in a cache, and where queries begin; empty where none did."""
+    if not layer.cached:
+        return ()
+    name = "prompt_decode" if layer.kernel.function.endswith("with_kvcache") else "prompt_cached"
+    return muted("  " + say(name, cached=layer.cached, last=len(layer.tokens) - 1))
 
 
 def _engine(say: Words, layer: LayerTrace) -> Line:

@@ -46,7 +46,7 @@ def _scores(say: Words, reference: Head, names: tuple[Shown, ...], window: Windo
         levels = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
     return Matrix(
         _title("scores", say, say("scores_note")),
-        _labels(names, window.rows),
+        _labels(names, window.positions),
         _labels(names, window.keys),
         _cells(scores, levels, visible, numbers.matrix_decimals(finite)),
         muted(say("masked_legend")),
@@ -69,7 +69,7 @@ def _weights(say: Words, reference: Head, names: tuple[Shown, ...], window: Wind
         columns = (*columns, Label("", say("elsewhere")))
     return Matrix(
         _title("weights", say, say("weights_note")),
-        _labels(names, window.rows),
+        _labels(names, window.positions),
         columns,
         cells,
         muted(legend),
@@ -126,7 +126,7 @@ def output(
     if rest.shape[1]:
         columns.append(Label("", say("rest_rms", count=rest.shape[1])))
     matrix = Matrix(
-        _title("output", say, say("output_note")), _labels(names, window.rows), tuple(columns), tuple(cells)
+        _title("output", say, say("output_note")), _labels(names, window.positions), tuple(columns), tuple(cells)
     )
     blocks: list[Block] = [matrix]
     if after:

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
 
+from tracer.errors import InputError
 from tracer.names import MODEL
 from tracer.page import cards, grids, practice, reference, route, scaling, wrong
 from tracer.page.cards import card_id
@@ -42,6 +43,8 @@ def report(trace: Trace, language: str, *, query: int | None = None, size: int |
     ``query`` is followed to its output, the last one where None; ``size`` bounds how many queries and keys are shown
     (None: see usual_window). Raises InputError for a query that is not in the prompt or a size below 1.
     """
+    if trace.layer.cached:
+        raise InputError("nanovllm.report")
     visibility = trace.reference.visibility
     size = usual_window(trace) if size is None else size
     followed = visibility.tq - 1 if query is None else query

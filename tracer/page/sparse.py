@@ -41,7 +41,7 @@ def section(say: Words, reference: Head, names: tuple[Shown, ...]) -> Section | 
         rows.append(
             Row(
                 (
-                    line(Piece(str(query), Role.MUTED)),
+                    line(Piece(str(query + tk - tq), Role.MUTED)),
                     line(Piece(own.text, Role.TOKEN)),
                     line(Piece(fixed(float(figures.entropy[query]), 2), Role.NUMBER)),
                     line(_share(figures.first[query])),

@@ -36,9 +36,9 @@ class _Walk:
 
 
 def sections(say: Words, trace: Trace, names: tuple[Shown, ...], query: int, size: int) -> list[Section | None]:
-    """Return the sections that follow position ``query``; where more than ``size`` keys are visible, those with the
+    """Return the sections that follow token ``query``; where more than ``size`` keys are visible, those with the
     largest weights are shown and the rest taken together."""
-    row = trace.reference.row(query)
+    row = trace.reference.row(query - trace.layer.cached)
     visible = np.flatnonzero(row.visible)
     if not visible.size:
         return [Section("walk", "", line(say("walk_heading")), (Prose(line(say("walk_empty", query=query))),))]

@@ -19,6 +19,15 @@ class Window:
     tk: int
 
     @property
+    def positions(self) -> slice:
+        """Which tokens of the prompt the rows are: the last ones, where the first were cached."""
+        return slice(self.rows.start + self._cached, self.rows.stop + self._cached)
+
+    @property
+    def _cached(self) -> int:
+        return max(self.tk - self.tq, 0)
+
+    @property
     def whole(self) -> bool:
         """Whether nothing is left out."""
         return self.rows == slice(0, self.tq) and self.keys == slice(0, self.tk)
@@ -29,9 +38,9 @@ class Window:
             return ""
         return say(
             "window",
-            first_row=self.rows.start,
-            last_row=self.rows.stop - 1,
-            rows=self.tq,
+            first_row=self.positions.start,
+            last_row=self.positions.stop - 1,
+            rows=self.tq + self._cached,
             first_key=self.keys.start,
             last_key=self.keys.stop - 1,
             keys=self.tk,

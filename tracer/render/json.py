@@ -35,7 +35,8 @@ def to_json(trace: Trace, language: str = DEFAULT_LANGUAGE, *, window: int = WIN
     """
     layer = trace.layer
     visibility = trace.reference.visibility
-    part = window_of(visibility.tq, visibility.tk, window, layer.request.query)
+    query = None if layer.request.query is None else layer.request.query - layer.cached
+    part = window_of(visibility.tq, visibility.tk, window, query)
     return {
         "format": FORMAT,
         "request": _request(trace, language),

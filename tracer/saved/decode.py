@@ -27,7 +27,7 @@ from tracer.records import (
 from tracer.saved.here import file_here
 from tracer.saved.names import EAGER, KERNEL_LSE, KERNEL_OUTPUT
 from tracer.saved.nodes import Node
-from tracer.saved.shapes import check_bounds, check_shapes
+from tracer.saved.shapes import check_bounds, check_shapes, rows
 from tracer.saved.values import decode, decode_message
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -61,8 +61,10 @@ def layer_trace(description: Node, tensors: Mapping[str, Array]) -> LayerTrace:
     sites = tuple(_site(node) for node in fields["sites"].items())
     tokens = tuple(_token(node) for node in fields["tokens"].items())
     model = _model(fields["model"])
+    request = _request(fields["request"], tokens, model)
+    queries = rows(tensors, request.engine.value, len(tokens))
     trace = LayerTrace(
-        request=_request(fields["request"], tokens, model),
+        request=request,
         versions=MappingProxyType({name: node.text() for name, node in fields["versions"].entries()}),
         checkpoint=_checkpoint(fields["checkpoint"]),
         model=model,
@@ -71,11 +73,11 @@ def layer_trace(description: Node, tensors: Mapping[str, Array]) -> LayerTrace:
         causal=_lineage(fields["causal"], sites),
         kernel=_kernel(fields["kernel"], sites, tensors),
         captures=_captures(fields["captures"], sites, tensors),
-        effects=_effects(fields["effects"], model, len(tokens), tensors),
+        effects=_effects(fields["effects"], model, queries, tensors),
         warnings=tuple(decode_message(node) for node in fields["warnings"].items()),
     )
-    check_bounds(fields["kernel"].fields(*_KERNEL)["arguments"], len(tokens))
-    check_shapes(trace, tensors, fields["captures"])
+    check_bounds(fields["kernel"].fields(*_KERNEL)["arguments"], queries, len(tokens))
+    check_shapes(trace, tensors, fields["captures"], queries)
     return trace
 
 

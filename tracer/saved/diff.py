@@ -107,8 +107,9 @@ class LineageDiff:
 @dataclass(frozen=True)
 class Diff:
     """What differs between two traces; every part is empty, or says so itself, where nothing does. ``tensors`` holds
-    all of them, in the order the steps run; where two code bases lay a step out differently, both are compared with
-    their tokens first and without a batch axis.
+    all of them, in the order the steps run. Of the queries only those are compared that both have: where one trace has
+    some tokens cached, those behind the first ``cached``. Where two code bases lay a step out differently, both are
+    compared with their tokens first and without a batch axis.
     """
 
     request: tuple[Change, ...]
@@ -123,6 +124,7 @@ class Diff:
     kernel: tuple[Change, ...]
     effects: tuple[Change, ...]
     tensors: tuple[TensorDiff, ...]
+    cached: int = 0
 
     @property
     def first(self) -> str | None:
@@ -149,7 +151,8 @@ class Diff:
 def diff(a: LayerTrace, b: LayerTrace) -> Diff:
     """Return what differs between the traces ``a`` and ``b``."""
     places_a, places_b = _places(a), _places(b)
-    tensors_a, tensors_b = _tensors(a), _tensors(b)
+    cached = max(a.cached, b.cached)
+    tensors_a, tensors_b = _tensors(a, cached), _tensors(b, cached)
     names = in_order(dict.fromkeys((*tensors_a, *tensors_b)))
     return Diff(
         request=_changes(_request(a), _request(b)),
@@ -164,6 +167,7 @@ def diff(a: LayerTrace, b: LayerTrace) -> Diff:
         kernel=_changes(_kernel(a), _kernel(b)),
         effects=_changes(_effects(a), _effects(b)),
         tensors=tuple(_compared(name, tensors_a.get(name), tensors_b.get(name)) for name in names),
+        cached=cached if a.cached != b.cached else 0,
     )
 
 
@@ -246,12 +250,20 @@ def _steps(lineage: Lineage) -> tuple[object, ...]:
     return (lineage.value, type(lineage.value), lineage.expression, hops)
 
 
-def _tensors(trace: LayerTrace) -> dict[str, _Tensor]:
+def _tensors(trace: LayerTrace, cached: int) -> dict[str, _Tensor]:
+    """Return every tensor with its axes; of queries only those behind ``cached`` tokens."""
     found: dict[str, _Tensor] = {name: (one.array, one.axes) for name, one in trace.captures.items()}
     found["output"] = (trace.kernel.output, ("T", "H", "D"))
     if trace.kernel.lse is not None:
         found["lse"] = (trace.kernel.lse, ("H", "T"))
-    return found
+    rows = slice(cached - trace.cached, None)
+    return found if rows.start == 0 else {name: _behind(name, *one, rows) for name, one in found.items()}
+
+
+def _behind(name: str, array: Array, axes: tuple[str, ...], rows: slice) -> _Tensor:
+    if name in ("k", "v"):
+        return array, axes  # of all tokens on both sides
+    return array[tuple(rows if axis in ("T", "Tq") else slice(None) for axis in axes)], axes
 
 
 def _compared(name: str, a: _Tensor | None, b: _Tensor | None) -> TensorDiff:

@@ -15,11 +15,22 @@ from tracer.saved.nodes import Node
 
 # Without these, no head can be looked at.
 _NEEDED = {"q": ("T", "H", "D"), "k": ("T", "K", "D"), "v": ("T", "K", "D")}
+_OF_ALL = ("k", "v")  # of cached tokens, too
+_CACHING = ("nano-vllm",)
 
 
-def check_bounds(node: Node, length: int) -> None:
-    """Raise InputError where a kernel's arguments bound its sequences otherwise than from 0 to ``length``, upwards."""
-    for side in ("cu_seqlens_q", "cu_seqlens_k"):
+def rows(tensors: Mapping[str, Array], engine: str, length: int) -> int:
+    """Return how many of ``length`` tokens have a query: the last ones, where an engine that can had others cached."""
+    q = tensors.get("q")
+    if engine not in _CACHING or q is None or not q.shape:
+        return length
+    return min(max(q.shape[0], 1), length)
+
+
+def check_bounds(node: Node, queries: int, keys: int) -> None:
+    """Raise InputError where a kernel's arguments bound its sequences otherwise than from 0 to the number of queries
+    and of keys, upwards."""
+    for side, length in (("cu_seqlens_q", queries), ("cu_seqlens_k", keys)):
         bounds = node.value.get(side)
         if not isinstance(bounds, list):
             continue
@@ -28,8 +39,9 @@ def check_bounds(node: Node, length: int) -> None:
             raise node.wrong("saved.expected_bounds", name=side, length=length)
 
 
-def check_shapes(trace: LayerTrace, tensors: Mapping[str, Array], node: Node) -> None:
-    """Raise InputError where a tensor is missing, stray, no float, or of another shape than its axes say."""
+def check_shapes(trace: LayerTrace, tensors: Mapping[str, Array], node: Node, queries: int) -> None:
+    """Raise InputError where a tensor is missing, stray, no float, or of another shape than its axes say; T is the
+    number of ``queries``, of k and v that of all tokens."""
     axes = {name: capture.axes for name, capture in trace.captures.items()}
     for name, needed in _NEEDED.items():
         if axes.get(name) != needed:
@@ -41,9 +53,10 @@ def check_shapes(trace: LayerTrace, tensors: Mapping[str, Array], node: Node) ->
     stray = sorted(tensors.keys() - axes.keys())
     if stray:
         raise node.wrong("saved.expected_no_tensor", names=listed(stray))
-    sizes = _sizes(trace)
+    sizes = _sizes(trace, queries)
     for name, letters in axes.items():
-        expected = tuple(_size(letter, sizes, node) for letter in letters)
+        tokens = {"T": sizes["Tk"]} if name in _OF_ALL else {}
+        expected = tuple(_size(letter, {**sizes, **tokens}, node) for letter in letters)
         found = tensors[name]
         if found.shape != expected or found.dtype not in SPACING:
             raise InputError(
@@ -55,14 +68,14 @@ def check_shapes(trace: LayerTrace, tensors: Mapping[str, Array], node: Node) ->
             )
 
 
-def _sizes(trace: LayerTrace) -> dict[str, int]:
-    model, length = trace.model, len(trace.tokens)
+def _sizes(trace: LayerTrace, queries: int) -> dict[str, int]:
+    model = trace.model
     heads = {"H": model.heads, "K": model.kv_heads, "kept": len(trace.effects.eager_heads)}
     return {
         "B": 1,
-        "T": length,
-        "Tq": length,
-        "Tk": length,
+        "T": queries,
+        "Tq": queries,
+        "Tk": len(trace.tokens),
         "D": model.head_dim,
         "D/2": model.head_dim // 2,
         "C": model.hidden_size,

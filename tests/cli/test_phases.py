@@ -1,0 +1,222 @@
+"""A cached prefix, a later chunk and decode, asked for as a user does: rows are named by their tokens, checks hold, a
+saved trace opens again, and what cannot be is refused in a sentence."""
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import tracer
+from tests.cli.conftest import Trace as Command
+from tracer import data
+from tracer.errors import InputError
+from tracer.page.head import head_page
+from tracer.page.overview import measure
+from tracer.page.record import Matrix, Page
+from tracer.page.report import report
+from tracer.records import Status
+from tracer.render.json import to_json
+from tracer.render.terminal.render import render
+from tracer.render.terminal.screen import Screen
+from tracer.result import Trace
+from tracer.saved.diff import diff
+from tracer.saved.numbers import Status as Outcome
+from tracer.saved.read import load
+from tracer.saved.write import save
+
+pytestmark = pytest.mark.usefixtures("nano_vllm_files")
+IDS = [5, 9, 5, 9, 5, 7, 8, 9]
+WAYS: tuple[dict[str, Any], ...] = ({"cached": 5}, {"decode": True})
+
+
+def traced(**asked: Any) -> Trace:
+    return tracer.trace(engine="nano-vllm", tokens=IDS, head=2, layer=1, dtype="float64", **asked)
+
+
+@pytest.fixture(scope="module")
+def behind() -> Trace:
+    return traced(cached=5)
+
+
+@pytest.fixture(scope="module")
+def decoded() -> Trace:
+    return traced(decode=True)
+
+
+def matrices(page: Page) -> list[Matrix]:
+    blocks = [block for section in page.sections for block in section.blocks]
+    blocks += [inner for block in blocks for inner in getattr(block, "matrices", getattr(block, "blocks", ()))]
+    return [block for block in blocks if isinstance(block, Matrix)]
+
+
+def text(page: Page) -> str:
+    return " ".join(render(page, Screen(width=200)).split())
+
+
+# ------------------------------------------------------------------------------------------------------- what runs
+
+
+def test_queries_are_the_new_tokens_and_keys_are_all(behind: Trace, decoded: Trace) -> None:
+    for found, cached in ((behind, 5), (decoded, 7)):
+        assert found.layer.cached == cached
+        assert found.layer.captures["q"].array.shape[0] == 8 - cached
+        assert found.layer.captures["k"].array.shape[0] == 8
+        assert not [check.id for check in found.checks if check.status is Status.FAIL]
+    assert behind.layer.kernel.arguments["block_table"] == [[0]]
+    assert decoded.layer.kernel.function == "flash_attn_with_kvcache"
+
+
+def test_their_rows_are_those_of_the_whole_prompt(behind: Trace) -> None:
+    whole = traced()
+    found = diff(whole.layer, behind.layer)
+    assert found.cached == 5
+    assert {tensor.status for tensor in found.tensors} <= {Outcome.SAME, Outcome.DIFFERS}  # none of another shape
+    assert max(tensor.max_abs or 0.0 for tensor in found.tensors) < 1e-5
+
+
+# --------------------------------------------------------------------------------------------- how rows are named
+
+
+def test_rows_carry_their_tokens_positions(behind: Trace) -> None:
+    found = matrices(head_page(behind, "en"))
+    assert len(found) == 3
+    assert {tuple(label.position for label in matrix.rows) for matrix in found} == {("5", "6", "7")}
+
+
+def test_the_page_says_what_was_cached(behind: Trace, decoded: Trace) -> None:
+    assert "keys and values of the first 5 come from a cache; queries are 5 to 7" in text(head_page(behind, "en"))
+    assert "decode: keys and values of the first 7 come from a cache; the one query is 7" in text(
+        head_page(decoded, "en")
+    )
+    assert "decode：前 7 个 token 的 key 和 value 来自缓存；唯一的 query 是 7" in text(head_page(decoded, "zh"))
+
+
+def test_a_window_names_tokens_too(behind: Trace) -> None:
+    assert "Shown are queries 6–7 of 8 and keys 6–7 of 8." in text(head_page(behind, "en", size=2))
+
+
+def test_a_query_is_followed_by_its_place_in_the_prompt(behind: Trace) -> None:
+    page = text(head_page(behind, "en", query=6))
+    assert "query 6 " in page
+    assert "Keys hidden from this query: 1." in page  # token 7 alone
+
+
+def test_checks_name_tokens(behind: Trace) -> None:
+    measured = {check.id: str(check.measured) for check in behind.checks}
+    assert "token 6, 7" in measured["causal.effect"] or "6, 7" in measured["causal.effect"]
+    (row,) = re.findall(r"query (\d+)", measured["softmax.rows"])
+    assert int(row) >= 5
+
+
+def test_all_heads_are_measured_at_the_tokens_own_places(behind: Trace) -> None:
+    whole = traced()
+    for few, all_ in zip(measure([behind.layer]), measure([whole.layer]), strict=True):
+        assert few.pattern.rows == 3
+        assert few.pattern.tokens == 8
+        assert few.pattern.picture[5:] == pytest.approx(all_.pattern.picture[5:], abs=1e-6, nan_ok=True)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_json_follows_the_schema(way: dict[str, Any]) -> None:
+    document = to_json(traced(**way, query=7), "en")
+    jsonschema.validate(document, json.loads(data.schema("trace-1").read_text(encoding="utf-8")))
+    rows = 1 if "decode" in way else 3
+    assert document["head"]["window"] == {"rows": [0, rows], "keys": [0, 8], "whole": True}
+
+
+# ------------------------------------------------------------------------------------------------------------ saved
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_a_saved_trace_opens_again(way: dict[str, Any], tmp_path: Path) -> None:
+    found = traced(**way)
+    save(found, tmp_path / "trace.safetensors")
+    again = load(tmp_path / "trace.safetensors")
+    assert again.cached == found.layer.cached
+    assert diff(found.layer, again).same
+
+
+def test_a_saved_trace_of_fewer_rows_than_its_engine_can_have_is_refused(behind: Trace, tmp_path: Path) -> None:
+    layer = behind.layer
+    engine = dataclasses.replace(layer.request.engine, value="transformers")
+    told = dataclasses.replace(layer, request=dataclasses.replace(layer.request, engine=engine))
+    save(dataclasses.replace(behind, layer=told), tmp_path / "trace.safetensors")
+    with pytest.raises(InputError, match="cu_seqlens_q rises from 0 to 8"):
+        load(tmp_path / "trace.safetensors")
+
+
+# ---------------------------------------------------------------------------------------------------------- refused
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"cached": 8}, "8 of 8 tokens cannot be cached"),
+        ({"cached": -1}, "-1 of 8 tokens cannot be cached"),
+        ({"decode": True, "cached": 3}, "Leave out --cached"),
+        ({"cached": 5, "query": 4}, "Query position 4 is cached: this run computes positions 5 to 7 only."),
+        ({"cached": 5.0}, "trace(cached=…) takes a whole number"),
+        ({"decode": 1}, "trace(decode=…) takes True or False"),
+        ({"decode": True, "tokens": [5]}, "this prompt has a single token"),
+        ({"cached": 5, "engine": "transformers"}, "Add --engine nano-vllm."),
+        ({"decode": True, "engine": "transformers@5.16.1"}, "Add --engine nano-vllm."),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=re.escape(said)):
+        tracer.trace(**{"engine": "nano-vllm", "tokens": IDS, **asked})
+
+
+def test_a_report_shows_whole_prompts_only(behind: Trace) -> None:
+    with pytest.raises(InputError, match="A report shows a whole prompt"):
+        report(behind, "en")
+
+
+# ------------------------------------------------------------------------------------------------ the command line
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--cached", "5", "--head", "2"), "queries are 5 to 7"),
+        (("--decode",), "the one query is 7"),
+    ],
+    ids=str,
+)
+def test_the_command_traces_them(trace: Command, words: tuple[str, ...], said: str) -> None:
+    ended = trace("qwen3", "--engine", "nano-vllm", "--tokens", ",".join(map(str, IDS)), *words)
+    assert ended.code == 0
+    assert said in " ".join(ended.out.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("qwen3", "--decode"), "Add --engine nano-vllm."),
+        (("qwen3", "--engine", "nano-vllm", "--cached", "x"), "--cached"),
+        (("qwen3", "--engine", "nano-vllm", "--decode", "--format", "html", "-o", "x.html"), "A report shows a whole"),
+        (("report", "qwen3", "--engine", "nano-vllm", "--cached", "3", "-o", "x.html"), "A report shows a whole"),
+    ],
+    ids=str,
+)
+def test_the_command_refuses_in_a_sentence(
+    trace: Command, words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = trace(*words)
+    assert ended.code == 2
+    assert said in " ".join(ended.err.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cached_query_of_a_saved_trace_is_named(trace: Command, behind: Trace, tmp_path: Path) -> None:
+    save(behind, tmp_path / "trace.safetensors")
+    ended = trace("show", str(tmp_path / "trace.safetensors"), "--query", "2")
+    assert ended.code == 2
+    assert "computes positions 5 to 7 only" in " ".join(ended.err.split())
+    assert trace("show", str(tmp_path / "trace.safetensors"), "--query", "6").code == 0
