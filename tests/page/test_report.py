@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.invented_trace import invented
+from tests.invented_trace import array, invented, with_array
 from tests.render.html.test_file import held
 from tracer import data
 from tracer.counterexamples.spread import spread
+from tracer.labs import scale
+from tracer.labs.scale_page import SAMPLES
 from tracer.maths.attention import Head
 from tracer.maths.patterns import Pattern, pattern
 from tracer.page import overview
@@ -22,7 +24,7 @@ from tracer.page.part import LENS, part_of
 from tracer.page.practice import worked
 from tracer.page.record import plain
 from tracer.page.report import report
-from tracer.page.sheet import Both, Numbers, Paragraph, Practice, Report, Source, Wrong, both, joined
+from tracer.page.sheet import Both, Figure, Numbers, Paragraph, Plot, Practice, Report, Source, Wrong, both, joined
 from tracer.page.sheet import Path as ValuePath
 from tracer.page.window import window
 from tracer.result import Trace, look_at
@@ -227,6 +229,34 @@ def test_a_counterexample_that_this_head_cannot_show_says_so() -> None:
     assert tiled.caught is None
     assert "reads KV head 0 either way" in plain(tiled.found.en)
     assert "nothing to catch" in plain(tiled.verdict.en)
+
+
+# ------------------------------------------------------------------------------------------ why the root of d
+
+
+def test_the_variance_is_shown_against_d_with_the_figures_of_the_lab(made: Report, trace: Trace) -> None:
+    (plot,) = parts(made, Plot)
+    (table,) = (figure for figure in parts(made, Figure) if figure.id == "growth")
+    unscaled, scaled, head = plot.curves
+    widths = [4, 8, 16, 64, 256]
+    assert [d for d, _ in unscaled.points] == widths
+    for (d, variance), (_, after), (name, texts) in zip(unscaled.points, scaled.points, table.rows, strict=False):
+        assert variance == scale.spread(int(d), SAMPLES, 0).variance
+        assert variance == pytest.approx(d, rel=0.1)
+        assert after == pytest.approx(1, rel=0.1)
+        assert (plain(name.en), number(texts[0])) == (str(int(d)), pytest.approx(variance, rel=0.006))
+        assert number(texts[2]) < number(texts[3])  # unscaled the softmax is the sharper
+    found = spread(trace.reference)
+    assert found is not None
+    assert head.points == ((8, found.variance), (8, found.scaled))
+    assert number(table.rows[-1][1][0]) == pytest.approx(found.variance, rel=0.006)
+
+
+def test_a_head_without_any_spread_has_no_place_on_a_logarithmic_axis() -> None:
+    layer = invented(8)
+    still = with_array(layer, "q", array(np.zeros((8, 4, 8))))
+    (plot,) = parts(report(look_at(still, 2), "en"), Plot)
+    assert [curve.id for curve in plot.curves] == ["unscaled", "scaled"]
 
 
 # ------------------------------------------------------------------------------------------------- practice

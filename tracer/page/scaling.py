@@ -7,14 +7,17 @@ import numpy as np
 
 from tracer.arrays import Floats
 from tracer.counterexamples.spread import Spread, spread
+from tracer.labs import scale
 from tracer.maths.attention import Head
 from tracer.page.numbers import WALK_DECIMALS, fixed, significant
 from tracer.page.record import Piece, Role, line
-from tracer.page.sheet import Both, Figure, Paragraph, Part, Slider, alike, both
+from tracer.page.sheet import Both, Curve, Figure, Heading, Paragraph, Part, Plot, Slider, alike, both
 from tracer.page.tokens import Shown
 
 TEMPERATURES = (0.25, 0.5, 1.0, 2.0, 4.0)
 _KEYS = 8
+# What `trace lab scale` measures when nothing else is asked for, at some of its widths.
+_WIDTHS, _SAMPLES, _SEED = (4, 16, 64, 256), 10_000, 0
 
 
 def temperature(head: Head, names: tuple[Shown, ...], query: int) -> Slider | None:
@@ -65,11 +68,50 @@ def why(head: Head) -> tuple[Part, ...]:
     lead = Paragraph(both("scaling_lead"))
     if found is None:
         return lead, Paragraph(both("scaling_untold"))
-    return lead, _figure(found, head.scale), Paragraph(_told(found))
+    return lead, _figure(found, head.scale), Paragraph(_told(found)), *_growth(found)
 
 
-def _figure(found: Spread, scale: float) -> Figure:
-    square = scale**2
+def _growth(head: Spread) -> tuple[Part, ...]:
+    """Return how the variance grows with d, as ``trace lab scale`` measures it, and where this head stands."""
+    random = [scale.spread(d, _SAMPLES, _SEED) for d in sorted({*_WIDTHS, head.width})]
+    rows = [
+        (
+            alike(str(each.d)),
+            tuple(significant(value) for value in (each.variance, each.scaled_variance))
+            + tuple(fixed(value, WALK_DECIMALS) for value in (each.entropy_unscaled, each.entropy_scaled)),
+        )
+        for each in random
+    ]
+    measured = (significant(head.variance), significant(head.scaled), "", "")
+    columns = (
+        alike("d"),
+        *(both(f"growth_{name}") for name in ("variance", "scaled", "entropy_unscaled", "entropy_scaled")),
+    )
+    table = Figure(
+        "growth",
+        both("growth_caption", samples=_SAMPLES, keys=scale.KEYS),
+        columns,
+        (*rows, (both("growth_head", d=head.width), measured)),
+    )
+    positive = head.variance > 0 and head.scaled > 0  # else there is no place for it on a logarithmic axis
+    at_head = (
+        Curve("head", both("growth_curve_head"), ((head.width, head.variance), (head.width, head.scaled)), False),
+    )
+    plot = Plot(
+        "growth",
+        both("growth_plot"),
+        tuple(float(each.d) for each in random),
+        (
+            Curve("unscaled", alike("q·k"), tuple((each.d, each.variance) for each in random), True),
+            Curve("scaled", alike("q·k / √d"), tuple((each.d, each.scaled_variance) for each in random), True),
+            *(at_head if positive else ()),
+        ),
+    )
+    return Heading(both("growth_heading"), "growth"), Paragraph(both("growth_lead")), plot, table
+
+
+def _figure(found: Spread, factor: float) -> Figure:
+    square = factor**2
     rows = (
         ("measured", found.variance, found.scaled),
         ("moments", found.independent, found.independent * square),

@@ -234,6 +234,26 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class Curve:
+    """Points of a plot, both coordinates above 0; ``joined`` by a line or not."""
+
+    id: str
+    name: Both
+    points: tuple[tuple[float, float], ...]
+    joined: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Curves over two logarithmic axes; ``ticks`` are the places on the horizontal one. A table says the same."""
+
+    id: str
+    caption: Both
+    ticks: tuple[float, ...]
+    curves: tuple[Curve, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """Something to calculate: what is given, and the answer, hidden until asked for."""
 
@@ -312,7 +332,7 @@ class Slider:
     figure: Figure
 
 
-Part = Paragraph | Heading | Pair | Numbers | Source | Path | Wrong | Figure | Slider | Practice
+Part = Paragraph | Heading | Pair | Numbers | Source | Path | Wrong | Figure | Plot | Slider | Practice
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from tests.render.html.conftest import HEAD, HOSTILE
 from tracer.checks.reference import reference
 from tracer.page.report import report, usual_window
 from tracer.records import LayerTrace
-from tracer.render.html.drawing import cells
+from tracer.render.html.drawing import axes, cells
 from tracer.render.html.render import render
 from tracer.result import look_at
 from tracer.saved.read import load
@@ -193,6 +193,23 @@ print(sorted({{"torch", "transformers"}} & sys.modules.keys()))
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_points_on_logarithmic_axes() -> None:
+    drawn = axes([(4, 4), (256, 257), (64, 1.02)])
+    assert drawn.decades == (1, 10, 100, 1000)
+    xs, ys = [drawn.x(d) for d in (4, 16, 64, 256)], [drawn.y(value) for value in (1, 10, 100, 1000)]
+    for places in (xs, ys):  # equal factors are equal steps
+        steps = np.diff(places)
+        assert np.allclose(steps, steps[0], atol=0.11)
+    assert xs[0] == drawn.LEFT
+    assert ys[0] == drawn.HEIGHT - drawn.BELOW
+    assert ys[-1] > 0
+
+
+def test_one_point_alone_lies_in_the_middle() -> None:
+    drawn = axes([(8, 1.0)])
+    assert drawn.LEFT < drawn.x(8) < drawn.WIDTH
 
 
 def test_pictures_draw_hidden_cells_apart_from_weights_of_nothing() -> None:

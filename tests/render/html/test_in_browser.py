@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -197,6 +198,31 @@ def test_in_every_panel_each_number_follows_from_those_above_it(
         assert all(follows(product, number(a) * number(v)) for a, v, product in terms if v)
         assert follows(results["output"], sum(number(product) for *_, product in terms))
         assert follows(results["apart"], number(results["kernel"]) - number(results["output"]))
+
+
+def test_rows_that_really_see_no_key_are_shown_as_such(opened: Open) -> None:
+    """Two sequences packed, the first with six queries and two keys: aligned to the bottom right, four see nothing."""
+    layer = invented(12)
+    packed = {**layer.kernel.arguments, "cu_seqlens_q": [0, 6, 12], "cu_seqlens_k": [0, 2, 12]}
+    trace = look_at(replace(layer, kernel=replace(layer.kernel, arguments=packed)), HEAD)
+    assert trace.reference.empty_rows == (0, 1, 2, 3)
+    seen = opened(render(report(trace, "en")))
+    page = seen.page
+    assert "Rows 0, 1, 2, 3 may see no key at all" in page.inner_text("#head")
+    for grid in ("r", "o"):
+        click(page, grid, 1, 0)
+        assert "there is no largest score and nothing to divide by" in page.inner_text("#panel")
+        assert "NaN" not in page.inner_text("#panel")
+    assert (
+        page.eval_on_selector_all("[data-grid=a] tbody tr:nth-child(2) td", "x => x.map(y => y.textContent).join('')")
+        == "·" * 12
+    )
+    page.select_option("#lens-query", "1")
+    assert page.is_visible("#lens-empty")
+    assert page.inner_text("#lens-entropy") == "—"
+    page.select_option("#lens-query", "5")
+    assert page.is_hidden("#lens-empty")
+    assert seen.complaints == []
 
 
 def test_a_hidden_cell_says_so_and_gives_no_score(opened: Open, html: str) -> None:

@@ -14,9 +14,9 @@ import jinja2
 from markupsafe import Markup, escape
 
 from tracer.page.record import Role, Table
-from tracer.page.sheet import Both, Report, both, joined
+from tracer.page.sheet import Both, Plot, Report, both, joined
 from tracer.render.html.code import stretches
-from tracer.render.html.drawing import cells
+from tracer.render.html.drawing import Axes, axes, cells
 from tracer.texts import catalogue
 
 _HERE = Path(__file__).parent
@@ -56,7 +56,9 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(kind=_kind, data=_data, shaded=_shaded, stacks=_stacks, stretches=stretches, cells=cells)
+    environment.filters.update(
+        kind=_kind, data=_data, shaded=_shaded, stacks=_stacks, stretches=stretches, cells=cells, axes=_axes
+    )
     environment.globals.update(text=both, joined=joined, panel_texts=_panel_texts, Both=Both, zip=zip)
     return environment
 
@@ -69,6 +71,11 @@ def _kind(value: object) -> str:
 def _stacks(table: Table) -> bool:
     """Return whether the rows of ``table`` are read one below another where it is narrow: those that hold formulas."""
     return any(piece.role == Role.FORMULA for row in table.rows for cell in row.cells for piece in cell)
+
+
+def _axes(plot: Plot) -> Axes:
+    """Return axes that hold every point of ``plot``."""
+    return axes([point for curve in plot.curves for point in curve.points])
 
 
 def _data(value: Mapping[str, Any]) -> Markup:
