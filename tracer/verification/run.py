@@ -139,7 +139,7 @@ class _Work:
             return
         heads = self.wanted.heads if plain or self.wanted.thorough else _some(self.wanted.heads, call.layer)
         plan = Plan(heads, self.wanted.thorough, self._advance)
-        steady = call.layer in self.plain.cases and call.layer not in self.unsteady and not call.collected.dropout
+        steady = call.layer in self.plain.cases and call.layer not in self.unsteady and not _drops(record)
         probed = probe(call, record, step, facts, plan, plain, steady) if step.judged else Probed(True)
         case = self._case(scenario, step, record, probed, heads)
         if plain:
@@ -223,6 +223,12 @@ class _Work:
         self._done += 1
         if self.wanted.progress is not None:
             self.wanted.progress(self._done, self.total)
+
+
+def _drops(record: AttentionSeen) -> bool:
+    """Return whether dropout took part in the call itself."""
+    kernel, interface = record.kernel, record.interface
+    return (kernel is not None and kernel.dropout > 0) or (interface is not None and interface.dropped > 0)
 
 
 def _some(heads: tuple[int, ...], layer: int) -> tuple[int, ...]:

@@ -18,6 +18,8 @@ from tracer.verification.vectors import distance, distances
 from tracer.verification.verdict import finding, passed, say, untested, which
 
 _ROWS = 8  # tokens by which heads, and by which projections, are told apart
+# Where what a projection gives is used, if it is no call of its own.
+_RESULT = {"q": "norm.q", "k": "norm.k", "v": "interface.value", "o": "output.made"}
 _COLUMNS = 128  # components of a projection that are computed anew
 
 
@@ -188,7 +190,7 @@ def _inline(case: Case, name: str) -> Finding:
         expected=wanted,
         tolerance=say("relative", value=within),
         reason=say("projections_inline_why"),
-        site=case.places.site(f"project.{name}") or case.places.function("attention_forward"),
+        site=case.places.site(f"project.{name}", _RESULT[name]) or case.places.function("attention_forward"),
         about=about,
         part=name,
         off=off,

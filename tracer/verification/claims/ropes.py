@@ -189,7 +189,7 @@ def _wrong(case: Case, seen: _Seen) -> dict[str, Message]:
     best = min(seen.distances, key=lambda kind: seen.distances[kind])
     turning = seen.turning
     if seen.distances[best] <= tolerance and best in ("missing", "unscaled"):
-        if len(seen.at) == 1:  # one token that is not turned stands at position 0
+        if len(case.positions) == 1:  # one token that is not turned stands at position 0
             return {"rope.positions": _positions(seen)}
         return {"rope.applied": say("rope_is_missing")}
     if seen.distances[best] <= tolerance and best in ("neighbours", "mixed", "backwards"):

@@ -35,6 +35,20 @@ def _eager(pattern: str, code: str) -> Edit:
     return Edit("model", "eager_attention_forward", pattern, code)
 
 
+def _tokens(wrong: str, first: int = 18, last: int = 22) -> str:
+    """Return code that takes ``wrong`` in place of {0}, [B, heads, T, D], for tokens in the middle of the prompt."""
+    return f"torch.cat([{{0}}[:, :, :{first}], ({wrong})[:, :, {first}:{last}], {{0}}[:, :, {last}:]], 2)"
+
+
+def _one_head(x: str, factor: float) -> str:
+    """Return code that multiplies one head of ``x``, [B, heads, T, D]."""
+    return f"torch.cat([{x}[:, :1], {x}[:, 1:2] * {factor}, {x}[:, 2:]], 1)"
+
+
+def _linear(name: str, given: str, weight: str) -> str:
+    return f"nn.functional.linear({given}, self.{name}.weight{weight})"
+
+
 _PROJECTED = "self.{0}_proj(hidden_states).view(hidden_shape)"
 _Q, _K = (_PROJECTED.format(name) for name in "qk")
 
@@ -53,6 +67,19 @@ SCALE = (
         (Edit("flash", "flash_attention_forward", "_flash_attention_forward(..., softmax_scale=HERE)", "{0} * 1.5"),),
     ),
     Fault("scale_ignored", "scale.effective", kernel_change="scale_ignored"),
+    Fault("scale_one_head", "scale.once", (_interface("_, HERE, ...", _one_head("query_states", 1.04)),)),
+    Fault(
+        "scale_one_head_bf16",
+        "scale.once",
+        (_interface("_, HERE, ...", _one_head("query_states", 1.02)),),
+        dtype="BF16",
+    ),
+    Fault(
+        "scale_in_decode",
+        "scale.value",
+        (_interface("..., scaling=HERE", "{0} if query_states.shape[2] > 1 else 0.5"),),
+        scenario="decode",
+    ),
     Fault("scale_yarn", "scale.value", (_init("scaling", "{0} * 1.1386294361119891**2"),), config=_YARN),
 )
 CAUSAL = (
@@ -132,6 +159,33 @@ NORM = (
             _forward("self.k_norm(...)", _K),
         ),
     ),
+    Fault(
+        "q_norm_skipped_middle",
+        "norm.present",
+        (
+            _forward(
+                "self.q_norm(...)",
+                f"(lambda x: torch.cat([{{0}}[:, :18], x[:, 18:22], {{0}}[:, 22:]], 1))({_Q})",
+            ),
+        ),
+    ),
+    Fault(
+        "q_norm_skipped_one_head",
+        "norm.present",
+        (
+            _forward(
+                "self.q_norm(...)",
+                f"(lambda x: torch.cat([{{0}}[:, :, :1], x[:, :, 1:2], {{0}}[:, :, 2:]], 2))({_Q})",
+            ),
+        ),
+        dtype="BF16",
+    ),
+    Fault(
+        "q_norm_skipped_decode",
+        "norm.present",
+        (_forward("self.q_norm(...)", f"({{0}} if hidden_states.shape[1] > 1 else {_Q})"),),
+        scenario="decode",
+    ),
     Fault("norm_eps", "norm.eps", (_init("q_norm", "Qwen3RMSNorm(self.head_dim, eps=1e-5)"),)),
     Fault(
         "norm_all_heads",
@@ -152,6 +206,53 @@ NORM = (
 )
 ROPE = (
     Fault("rope_missing_k", "rope.applied", (Edit("model", "apply_rotary_pos_emb", "k_embed = HERE", "k"),)),
+    Fault(
+        "rope_missing_middle",
+        "rope.applied",
+        (Edit("model", "apply_rotary_pos_emb", "q_embed = HERE", _tokens("q")),),
+    ),
+    Fault(
+        "rope_missing_middle_k",
+        "rope.applied",
+        (Edit("model", "apply_rotary_pos_emb", "k_embed = HERE", _tokens("k")),),
+    ),
+    Fault(
+        "rope_missing_token",
+        "rope.applied",
+        (Edit("model", "apply_rotary_pos_emb", "q_embed = HERE", _tokens("q", 20, 21)),),
+    ),
+    Fault(
+        "rope_missing_batch",
+        "rope.applied",
+        (Edit("model", "apply_rotary_pos_emb", "q_embed = HERE", "({0} if q.shape[0] == 1 else q)"),),
+        scenario="padded",
+    ),
+    Fault(
+        "rope_backwards_batch",
+        "rope.pairing",
+        (
+            Edit(
+                "model",
+                "rotate_half",
+                "return HERE",
+                "({0} if x.shape[0] == 1 else torch.cat((x2, -x1), dim=-1))",
+            ),
+        ),
+        scenario="padded",
+    ),
+    Fault(
+        "rope_left_padded",
+        "rope.positions",
+        (
+            Edit(
+                "model",
+                "Qwen3RotaryEmbedding.forward",
+                "freqs = HERE",
+                "({0} if {0}.shape[0] < 3 else {0} + 7 * torch.eye(3)[1, :, None, None] * self.inv_freq)",
+            ),
+        ),
+        scenario="padded",
+    ),
     Fault(
         "rope_interleaved",
         "rope.pairing",
@@ -211,6 +312,23 @@ HEADS = (
         kernel="eager",
     ),
     Fault("hidden_changed", "projections", (_forward("self.v_proj(HERE)", "{0} * 1.001"),)),
+    Fault("values_changed_middle", "heads.values", (_forward("value_states = HERE", _tokens("{0} * 2")),)),
+    Fault(
+        "values_changed_packed",
+        "heads.values",
+        (_forward("value_states = HERE", "{0} * (1 if kwargs.get('max_length_q') == hidden_states.shape[1] else 2)"),),
+        scenario="packed",
+    ),
+    Fault(
+        "v_weight_inline",
+        "projections",
+        (_forward("self.v_proj(hidden_states)", _linear("v_proj", "hidden_states", " * 1.5")),),
+    ),
+    Fault(
+        "o_weight_inline",
+        "projections",
+        (_forward("attn_output = HERE(self.o_proj(...))", _linear("o_proj", "attn_output", ".roll(1, 0)")),),
+    ),
     Fault("output_scaled", "output.returned", (_forward("attn_output = HERE(self.o_proj(...))", "{0} * 0.5"),)),
     Fault("value_head_kernel", "heads.values", kernel_change="value_head"),
     Fault("value_heads_reversed", "heads.values", (_forward("value_states = HERE", "{0}.flip(1)"),)),
@@ -271,6 +389,13 @@ CACHE = (
         "decode_position",
         "rope.positions",
         (Edit("model", "Qwen3Model.forward", "past_seen_tokens = HERE", "0"),),
+        scenario="decode",
+    ),
+    Fault(
+        "dropout_decode",
+        "dropout.off",
+        (_interface("..., dropout=HERE", "(0.0 if query_states.shape[2] > 1 else 0.5)"),),
+        kernel="sdpa",
         scenario="decode",
     ),
     Fault("dropout_active", "dropout.off", (_interface("..., dropout=HERE", "0.1"),), kernel="sdpa"),
