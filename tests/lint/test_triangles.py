@@ -21,6 +21,7 @@ CAUSAL = [
     "s = torch.where(torch.tril(torch.ones(n, n, dtype=torch.bool)), s, -1e9)",
     "s = torch.where(torch.triu(torch.ones(n, n, dtype=torch.bool), 1), float('-inf'), s)",
     "s = s + (1.0 - torch.tril(torch.ones(n, n))) * -10000.0",
+    "s = s - 1e9 * torch.triu(torch.ones(n, n), 1)",
     "s = s + torch.log(torch.tril(torch.ones(n, n)))",
     "i = torch.arange(n)\n    s = s.masked_fill(i[None, :] > i[:, None], float('-inf'))",
     "i = torch.arange(n)\n    s = torch.where(i.view(-1, 1) >= i.view(1, -1), s, float('-inf'))",
@@ -41,11 +42,13 @@ WRONG = [
     "s = torch.where(torch.triu(torch.ones(n, n, dtype=torch.bool), 1), s, float('-inf'))",
     "i = torch.arange(n)\n    s = s.masked_fill(i[None, :] < i[:, None], float('-inf'))",
     "s = s.masked_fill(torch.triu(torch.ones(n, n), 1) == 0, float('-inf'))",
+    "s = s - 1e9 * torch.tril(torch.ones(n, n), -1)",
 ]
 NOT_SHOWN = [
     "non_causal_mask = given\n    s = s + non_causal_mask",
     "causal_mask = given\n    s = s.masked_fill(causal_mask, float('-inf'))",
     "s = s + tril_of(n)",
+    "s[given] += -1e9",
     "s = s + torch.triu(torch.full((n, n), float('-inf')), diagonal=m)",
     "s = s + torch.triu(torch.full((n, n), given), 1)",
     "t = torch.zeros(n, n)\n    t[given] = float('-inf')\n    s = s + t",

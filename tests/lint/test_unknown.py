@@ -37,6 +37,10 @@ def test_the_class_that_the_others_vary_is_right(linted: Lint) -> None:
         "query = boost(self.to_q(query))",
         "query = torch.cat([query, query * 8.0], dim=-1)",
         "query = query ** 2",
+        "query[:] = query * 2",
+        "query[..., :4] *= 2",
+        "torch.mul(query, 2, out=query)",
+        "query = query + query",
     ],
 )
 def test_a_factor_that_is_not_known_is_not_one(linted: Lint, before: str) -> None:
@@ -308,6 +312,16 @@ class A:
 def test_a_kernel_is_followed_by_every_name(linted: Lint, call: str, causal: str) -> None:
     kernels = [kernel for kernel in linted(files={"a.py": RENAMED.format(call=call)}).kernels if kernel.signature]
     assert [kernel.causal.status for kernel in kernels] == [causal]
+
+
+def test_a_kernel_is_followed_through_a_file_that_renames_it(linted: Lint) -> None:
+    files = {
+        "port/__init__.py": "",
+        "port/kernels.py": "from torch.nn.functional import scaled_dot_product_attention as fast\n",
+        "port/model.py": "from .kernels import fast\ndef f(q, k, v):\n    return fast(q, k, v, is_causal=True)\n",
+    }
+    (kernel,) = linted(files=files).kernels
+    assert (kernel.function, kernel.status) == ("fast", KernelStatus.RIGHT)
 
 
 def test_a_kernel_that_is_handed_on_out_of_sight_is_told(linted: Lint) -> None:

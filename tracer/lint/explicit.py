@@ -28,8 +28,8 @@ _MOST = 12
 
 @dataclass(frozen=True)
 class Mask:
-    """Something that hides scores: ``value`` what is added or where, ``how`` add | fill | where (of weights also
-    multiply), ``filler`` what is put there, for fill and where; ``keeps`` where True in it keeps a score."""
+    """Something that hides scores: ``value`` what is added or where, ``how`` add | subtract | fill | where (of weights
+    also multiply), ``filler`` what is put there, for fill and where; ``keeps`` where True in it keeps a score."""
 
     value: Value
     how: str
@@ -224,10 +224,13 @@ class ExplicitFinder:
                 return
 
     def _added(self, value: Value, node: ast.BinOp, depth: int) -> Iterator[Scores]:
+        taken = isinstance(node.op, ast.Sub)
         for rest, side in ((node.left, node.right), (node.right, node.left)):
             inner = tuple(self._scores(value.of(rest), depth + 1))
             for scores in inner:
-                yield replace(scores, masks=(*scores.masks, Mask(value.of(side), "add")))
+                mask = Mask(value.of(side), "subtract" if taken else "add")
+                scale = replace(scores.scale, known=False) if taken and rest is node.right else scores.scale
+                yield replace(scores, masks=(*scores.masks, mask), scale=scale)
             if inner:
                 return
 

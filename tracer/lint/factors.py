@@ -70,9 +70,23 @@ class Factors:
             yield Product(known=False, why=message("lint.too_far"))
             return
         for root in self._resolver.roots(value):
+            changed = self._changed(value, root)
+            if changed is not None:
+                yield _unknown(changed)
+                continue
             for product in self._of_root(root, start, depth):
                 steps = (*root.steps, *product.steps) if product.powers or product.coefficient != 1 else product.steps
                 yield replace(product, steps=steps)
+
+    def _changed(self, value: Value, root: Root) -> Value | None:
+        """The place where a part of the tensor is written anew: ``q[..., :n] *= 2``. A cache is written to by trade."""
+        for each in (value, *(step.value for step in root.steps)):
+            if isinstance(each.node, ast.Name) and not _of_cache(each.node):
+                bindings, _ = self._resolver.program.bindings(each.node.id, each.at)
+                for binding in bindings:
+                    if binding.way == "update" and isinstance(binding.node, ast.Subscript):
+                        return replace(each, node=binding.node, at=binding.at, path=())
+        return None
 
     def _of_root(self, root: Root, start: Scope, depth: int) -> Iterator[Product]:
         node, value = root.value.node, root.value
@@ -98,7 +112,10 @@ class Factors:
             yield from self._times(value, node, start, depth)
         elif isinstance(node.op, ast.Add | ast.Sub):
             rotated = self._rotated(value, node)
-            if rotated is not None:
+            both = [names.is_query(each) or names.is_key(each) for each in (node.left, node.right)]
+            if all(both):  # q + q
+                yield _unknown(value)
+            elif rotated is not None:
                 yield from self._of(rotated, start, depth + 1)
             else:
                 yield from self._all_alike(value, (node.left, node.right), start, depth)

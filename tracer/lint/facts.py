@@ -363,6 +363,9 @@ class _Walk:
             self._bind(Binding(left.id, "aug", node, at, joined))
         elif isinstance(left, ast.Attribute):
             self.scope.attributes.append((left, joined, (), at))
+        elif isinstance(left, ast.Subscript) and isinstance(left.value, ast.Name):
+            key = _literal(left.slice) or "*"
+            self._bind(Binding(left.value.id, "update", left, at, joined, (), key))
 
     def _import(self, node: ast.Import | ast.ImportFrom, at: At) -> None:
         parts = self.module.read.parts
@@ -389,6 +392,8 @@ class _Walk:
                 attr.endswith("_") and attr[0] != "_"
             ):
                 self._bind(Binding(name, "aug", node, at, node))  # q.mul_(s): the object itself is changed
+            case ast.Call(keywords=[*_, ast.keyword(arg="out", value=ast.Name(id=name))]):
+                self._bind(Binding(name, "aug", node, at, node))  # torch.mul(q, s, out=q)
 
     # ---------------------------------------------------------------------------------------------- expressions
 

@@ -21,7 +21,7 @@ from tracer.lint.resolve import Resolver
 from tracer.lint.rules.between import scale_differs
 from tracer.lint.rules.subject import Fault, Subject
 from tracer.lint.rules.table import BETWEEN, IDS, RULES
-from tracer.lint.subjects import KERNELS, Finder
+from tracer.lint.subjects import Finder
 from tracer.lint.suppress import idle, waived
 from tracer.lint.triangle import Triangles
 from tracer.lint.unlisted import NAMED, unlisted
@@ -53,8 +53,8 @@ def _without_collector() -> Iterator[None]:
 def _lint(paths: Sequence[Path], progress: Progress | None) -> Report:
     gathered = gather(paths)
     program = Program(gathered.files)
-    modules = list(_modules(program, gathered.files, progress))
     judged = _Judgement(program)
+    modules = list(_modules(program, judged.finder, gathered.files, progress))
     subjects = [subject for module in modules for subject in judged.subjects(module)]
     findings = list(judged.findings(subjects))
     faulty = {id(subject) for subject, finding in findings if finding.suppressed is None}
@@ -77,13 +77,13 @@ def _lines(source: str) -> int:
     return source.count("\n") + bool(source and not source.endswith("\n"))
 
 
-def _modules(program: Program, files: Sequence[Read], progress: Progress | None) -> Iterator[Module]:
+def _modules(program: Program, finder: Finder, files: Sequence[Read], progress: Progress | None) -> Iterator[Module]:
     """Parse every file, so that what is not Python is told, and go through those that may compute attention."""
     for count, read in enumerate(files):
         if progress is not None and count % 50 == 0:
             progress(count, len(files))
         tree = program.parse(read)
-        if tree is not None and any(each.search(read.source) for each in (KERNELS, SOFTMAX, NAMED)):
+        if tree is not None and (finder.may_call(read) or SOFTMAX.search(read.source) or NAMED.search(read.source)):
             module = program.add(read, tree)
             if module is not None:
                 yield module
@@ -95,15 +95,15 @@ class _Judgement:
         self._resolver = Resolver(program)
         algebra = Algebra(self._resolver)
         factors = Factors(self._resolver, algebra)
-        self._finder = Finder(self._resolver)
+        self.finder = Finder(self._resolver)
         self._explicit = ExplicitFinder(self._resolver, factors)
-        self._judge = Judge(self._resolver, algebra, factors, self._finder, self._explicit)
+        self._judge = Judge(self._resolver, algebra, factors, self.finder, self._explicit)
         self._triangles = Triangles(self._resolver)
         self._verdicts = Verdicts(self._resolver, algebra, self._judge, self._triangles)
 
     def subjects(self, module: Module) -> Iterator[Subject]:
         found: list[Subject] = []
-        for call in self._finder.calls(module):
+        for call in self.finder.calls(module):
             flags = self._judge.flags(call, call.signature.causal, False)
             applied = self._judge.applied(call)
             found.append(Subject(call.value, call, None, applied, flags, self._resolver, self._judge, self._triangles))
@@ -144,5 +144,5 @@ class _Judgement:
             for softmax in self._explicit.unfollowed(module):
                 if softmax.node not in known:
                     yield self._verdicts.not_understood(softmax)
-            for mention, name in self._finder.unfollowed(module):
+            for mention, name in self.finder.unfollowed(module):
                 yield self._verdicts.unfollowed(mention, name)

@@ -11,12 +11,16 @@ from functools import cached_property
 
 from tracer.lint import names, signatures
 from tracer.lint.facts import At, Module, Scope
+from tracer.lint.gather import Read
 from tracer.lint.program import parameters
 from tracer.lint.resolve import Resolver
 from tracer.lint.signatures import Signature
 from tracer.lint.values import Filled, Frame, RootKind, Value, arguments, fill
 
 KERNELS = re.compile(r"flash_attn_\w*func|flash_attn_with_kvcache|scaled_dot_product_attention")
+_RENAMED = re.compile(rf"(?:{KERNELS.pattern})\s+as\s+(\w+)")
+_IMPORT = re.compile(r"^[ \t]*from[^\n(]*import(?:[^\n(]*$|\s*\([^)]*\))", re.MULTILINE)
+_WORD = re.compile(r"\w+")
 _MOST_CONTEXTS = 12
 _DEEPEST = 3
 
@@ -85,13 +89,24 @@ class Finder:
 
     def calls(self, module: Module) -> Iterator[Call]:
         """Yield every kernel call of a file, in the order they are written."""
-        if not KERNELS.search(module.read.source):
+        if not self.may_call(module.read):
             return
         for scope in module.scopes:
             for node, at in scope.calls:
                 found = self._call(node, at)
                 if found is not None:
                     yield found
+
+    def may_call(self, read: Read) -> bool:
+        """Whether a file's text names a kernel, or imports one under the name that another file gives it."""
+        if KERNELS.search(read.source):
+            return True
+        names = self._renamed
+        return bool(names) and any(names & set(_WORD.findall(line)) for line in _IMPORT.findall(read.source))
+
+    @cached_property
+    def _renamed(self) -> frozenset[str]:
+        return frozenset(found[1] for read in self._program.files for found in _RENAMED.finditer(read.source))
 
     def unfollowed(self, module: Module) -> Iterator[tuple[Value, str]]:
         """Yield the mentions of a kernel that is not called there, and that no call was traced to: given to another
@@ -115,7 +130,7 @@ class Finder:
 
     def _call(self, node: ast.Call, at: At) -> Call | None:
         name = names.last(node.func)
-        full = self._program.full_name(node.func, at)
+        full = self._full(node.func, at)
         if name in signatures.NAMES or full.rsplit(".", 1)[-1] in signatures.NAMES:
             return self._direct(node, at, name if name in signatures.NAMES else full.rsplit(".", 1)[-1])
         if not (node.args or node.keywords) or not self._is_variable(node.func, at):
@@ -130,6 +145,19 @@ class Finder:
                 own = callee.scope if callee.scope is not None and not _judged_inside(callee.scope) else None
                 return Call(Value(node, at), signature, self._names(signature, own, callee.bound), callee.partials, own)
         return None
+
+    def _full(self, func: ast.expr, at: At) -> str:
+        """The full name of what is called, followed through files that hand it on under another name."""
+        full = self._program.full_name(func, at)
+        for _ in range(4):
+            module, _, name = full.rpartition(".")
+            found = self._program.find(module, at.scope.module) if module else None
+            bindings = found.top.bound.get(name, ()) if isinstance(found, Module) else ()
+            imported = [binding.key for binding in bindings if binding.way == "import"]
+            if not imported:
+                return full
+            full = imported[-1]
+        return full
 
     def _follow(self, call: Value) -> None:
         """Remember which mentions of kernels a call was traced to."""
@@ -149,7 +177,7 @@ class Finder:
         return any(binding.way == "assign" for binding in bindings)
 
     def _direct(self, node: ast.Call, at: At, name: str) -> Call | None:
-        signature = signatures.known(name, self._program.full_name(node.func, at))
+        signature = signatures.known(name, self._full(node.func, at))
         if signature is None:
             return None
         if at.scope.short == name and hands_on(node, signature.scale, at.scope):

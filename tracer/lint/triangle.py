@@ -112,6 +112,8 @@ class Triangles:
         grid = grid if isinstance(grid, Grid) else Grid((grid,) * len(AHEAD))
         if mask.how == "multiply":  # of weights
             return tuple(None if each is None else each == 0 for each in grid.entries)
+        if mask.how == "subtract":
+            return tuple(None if each is None else -each <= _HIDDEN for each in grid.entries)
         if mask.how == "add":
             return tuple(None if each is None else each <= _HIDDEN for each in grid.entries)
         filler = self._value(mask.filler) if mask.filler is not None else None
