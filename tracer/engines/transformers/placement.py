@@ -7,15 +7,18 @@ Must not know: how either is done, command lines.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tracer.checkpoint import layout
-from tracer.checkpoint.checkpoint import Checkpoint
-from tracer.engines.transformers.engine import Wanted
 from tracer.engines.transformers.ranks import Ranks
 from tracer.errors import InputError, Unsupported
-from tracer.kernels.choose import ChosenKernel
 from tracer.memory import DTYPE_BYTES
-from tracer.records import LayerTrace, Token
+
+if TYPE_CHECKING:  # the command reads this before it says that it prepares anything
+    from tracer.checkpoint.checkpoint import Checkpoint
+    from tracer.engines.transformers.engine import Wanted
+    from tracer.kernels.choose import ChosenKernel
+    from tracer.records import LayerTrace, Token
 
 _MAP = "--device-map auto"
 _RANKS = "torchrun"
@@ -53,7 +56,7 @@ class Placement:
         if self.device_map is not None and device != "auto":
             raise InputError("parallel.device_and_map", device=device)
 
-    def check_kernel(self, kernel: ChosenKernel) -> None:
+    def check_kernel(self, kernel: "ChosenKernel") -> None:
         """Raise Unsupported where transformers will put the model on a device that the kernel cannot follow it to."""
         if self.streamed or kernel.device != "cpu":
             return
@@ -65,7 +68,7 @@ class Placement:
                 "parallel.kernel_place", how=self._how, device=found, kernel=kernel.kind, why=kernel.reason
             )
 
-    def weight_bytes(self, checkpoint: Checkpoint, last: int, dtype: str) -> int:
+    def weight_bytes(self, checkpoint: "Checkpoint", last: int, dtype: str) -> int:
         """Return how much memory the weights take that are there all the time; 0 where they come and go.
 
         The embedding is whole in each process, everything else in one of them. Spread over devices they are for
@@ -78,8 +81,8 @@ class Placement:
         return (layer * (last + 1) + embedding * self.ranks.count) * DTYPE_BYTES[dtype]
 
     def trace_layers(
-        self, checkpoint: Checkpoint, tokens: tuple[Token, ...], wanted: Wanted, layers: Sequence[int]
-    ) -> tuple[LayerTrace, ...]:
+        self, checkpoint: "Checkpoint", tokens: "tuple[Token, ...]", wanted: "Wanted", layers: Sequence[int]
+    ) -> "tuple[LayerTrace, ...]":
         """Return the trace of each of ``layers``; of several processes, on rank 0 alone. Not for what is streamed."""
         if self.ranks is not None:
             from tracer.engines.transformers import parallel  # only where it is asked for
