@@ -65,10 +65,10 @@ def _lab(module: str) -> Callable[..., int]:
 
 def _is_this(ctx: click.Context, command: str) -> bool:
     """Return whether ``command`` is what was just run: to go on with it would lead nowhere."""
-    words_ = shlex.split(command)
-    if words_[1:3] != ["lab", ctx.info_name]:
+    asked = shlex.split(command)
+    if asked[1:3] != ["lab", ctx.info_name]:
         return False
-    again = ctx.command.make_context(ctx.info_name, words_[3:], parent=ctx.parent)
+    again = ctx.command.make_context(ctx.info_name, asked[3:], parent=ctx.parent)
     return all(_same(ctx.params[name], value) for name, value in again.params.items() if name not in _ANSWER)
 
 
