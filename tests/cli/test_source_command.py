@@ -1,5 +1,6 @@
 """`trace source` on the command line: what may be asked for together, exit codes, both languages."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,52 @@ def test_the_model_may_be_left_out(trace: Trace, words: tuple[str, ...]) -> None
 
 
 def test_a_page_fits_the_terminal(trace: Trace) -> None:
-    out = trace("source", "qwen3", "softmax").out
-    assert max(map(len, out.splitlines())) <= 80
+    rows = trace("source", "qwen3", "softmax").out.splitlines()
+    assert max(len(row) for row in rows if "https://" not in row) <= 80
+
+
+def test_in_a_pipe_every_place_has_its_address_whole_on_a_line(trace: Trace) -> None:
+    out = trace("source", "qwen3", "scale").out
+    addresses = [row.strip() for row in out.splitlines() if "https://" in row]
+    assert len(addresses) >= 10
+    assert all(row.startswith("https://github.com/huggingface/transformers/") and "#L" in row for row in addresses)
+    assert out.count("Links lead to the release tag") == 1
+
+
+def test_a_page_and_its_data_go_into_a_file(trace: Trace, tmp_path: Path) -> None:
+    page, data = tmp_path / "page.txt", tmp_path / "data.json"
+    assert trace("source", "qwen3", "scale", "-o", str(page)).code == 0
+    assert "https://github.com/" in page.read_text(encoding="utf-8")
+    assert trace("source", "qwen3", "scale", "--format", "json", "-o", str(data)).code == 0
+    found = json.loads(data.read_text(encoding="utf-8"))
+    assert (found["kind"], found["value"], found["open_end"]) == ("path", "scale", None)
+    first, last = found["steps"][0], found["steps"][-1]
+    assert (first["code"], first["proven"], first["link"][:18]) == ("self.head_dim**-0.5", True, "https://github.com")
+    assert last["when"][-1] == "is_fa_with_varlen_kwargs"
+    assert [step["assumed"] != [] for step in found["steps"]].count(True) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ((), "contents"),
+        (("softmax",), "lesson"),
+        (("scale.call",), "place"),
+        (("formulas",), "formulas"),
+        (("glossary",), "glossary"),
+        (("route",), "route"),
+        (("--list",), "places"),
+        (("--frameworks",), "frameworks"),
+    ],
+)
+def test_everything_there_is_to_read_is_data_too(trace: Trace, words: tuple[str, ...], kind: str) -> None:
+    found = json.loads(trace("source", "qwen3", *words, "--format", "json").out)
+    assert (found["format"], found["kind"]) == ("tracer-source-1", kind)
+
+
+def test_the_places_of_every_framework_can_be_listed(trace: Trace) -> None:
+    ended = trace("source", "--frameworks", "--list")
+    assert (ended.code, "trace vendor sync nano-vllm" in ended.err) == (2, True)  # nothing of it is here
 
 
 def test_chinese(trace: Trace) -> None:

@@ -58,7 +58,9 @@ def test_a_path_tells_each_hop_what_is_proven_and_what_is_assumed() -> None:
     ):
         assert expected in out
     assert out.count("? assumed:") == 1
-    assert "9 links are proven by the source, ? 1 assume something" in out or "? 1 assume something" in out
+    assert "? assuming something, which is said there: 1" in out
+    assert "This call runs when is_fa_with_varlen_kwargs" in out
+    assert "or from" not in out  # dict is called only where there is no such kernel
 
 
 def test_softmax_scale_and_is_causal_are_other_names_of_the_same_paths() -> None:
@@ -69,6 +71,29 @@ def test_softmax_scale_and_is_causal_are_other_names_of_the_same_paths() -> None
 @pytest.mark.parametrize("value", ["q", "k", "v"])
 def test_a_tensor_begins_at_the_hidden_state(value: str) -> None:
     assert "arrives as parameter hidden_states" in shown(name=value)
+
+
+def test_the_way_of_the_flag_is_explained_by_what_it_hides() -> None:
+    out = shown(name="causal")
+    assert "Visible is not probable" in out
+    assert "what one call replaces" in out
+
+
+def test_a_formula_without_axes_is_a_scalar() -> None:
+    assert "a scalar" in shown(name="scale")
+    assert "标量" in shown("zh", name="formulas")
+    assert " []" not in shown(name="formulas")
+
+
+def test_the_answer_of_the_exercise_stands_at_the_end() -> None:
+    out = shown(name="exercise")
+    assert out.index("What are the weights") < out.index("softmax(") < out.index("[0.5, 0.5]")
+
+
+def test_a_lesson_for_a_framework_without_its_lines_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ask.library, "library", lambda name: library("flash-attn"))
+    out = shown(name="scores", framework="flash-attn")
+    assert "flash-attn has no line of its own for this. The explanation has places in: transformers" in out
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -94,6 +119,8 @@ def test_the_list_names_every_place_with_its_line() -> None:
 def test_a_name_that_is_unknown_gets_near_ones() -> None:
     with pytest.raises(InputError, match=r"'softmx' is nothing .* Near it: softmax"):
         shown(name="softmx")
+    with pytest.raises(InputError, match=r"Near it: scale, call, scaling\."):
+        shown(name="scal")
 
 
 def test_an_unknown_framework_or_version_is_told_the_known_ones() -> None:
@@ -134,7 +161,7 @@ def test_what_flash_attention_replaces_is_told_beside_the_explicit_lines(monkeyp
     out = written(page)
     for part in (
         "torch.matmul(query, key_states.transpose(2, 3)) * scaling",
-        "6  Finish: divide O by ℓ",
+        "6  Finish: O = Õ / ℓ",
         "pad",
         "varlen_fwd",
     ):

@@ -47,6 +47,8 @@ def details(book: Book, spot: Spot, language: str, others: Sequence[Book] = ()) 
         sections.append(Section(f"lesson-{lesson.id}", "", title, (Prose(line(text["text"])),)))
     link = line(Piece(site.permalink, Role.PLACE)) if site.permalink else ()
     note = link_note(say, site.link_kind)
+    if site.link_kind == "tag":
+        note = muted(say("links_tag", version=book.library.release.version))
     blocks = [Prose(each) for each in (link, note) if each]
     sections.append(Section("link", "", line(_text("upstream", language)), tuple(blocks)))
     return tuple(sections)
@@ -109,7 +111,7 @@ def _steps(book: Book, spot: Spot, say: Words) -> list[Section]:
         what = say(f"kind_{step.kind}", name=step.binds or "", code=shortened(step.place.code))
         blocks: list[Block] = [Prose(line(what, Piece("  ✓", Role.PASS) if step.proven and stop.number > 1 else ""))]
         if stop.number > 1:
-            blocks += [Prose(line(Piece(f"? {say('assumed')} ", Role.UNTESTED), say.of(why))) for why in step.why]
+            blocks += [Prose(line(Piece(f"? {say('assumed')}", Role.UNTESTED), say.of(why))) for why in step.why]
         blocks += [Prose(line(Piece(f"{say('when')} ", Role.LABEL), Piece(code, Role.CODE))) for code in step.when]
         title = _text("way", say.language, value=stop.value, number=stop.number, count=stop.count)
         sections.append(Section(f"way-{stop.value}", "", line(title), tuple(blocks)))

@@ -4,9 +4,7 @@ Must not know: command lines, output formats.
 """
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 
-from tracer.errors import InputError
 from tracer.page.record import Page
 from tracer.reading import catalogue, library, reference_pages, side_by_side, topics, ways
 from tracer.reading.kernel_page import kernel_page
@@ -34,11 +32,10 @@ def page(asked: Asked, language: str, width: int) -> Page:
     """
     say = Words(language)
     seen = Seen(asked.layer) if asked.layer is not None else None
-    if asked.frameworks:
+    if asked.frameworks and not asked.listing:
         return side_by_side.side_by_side_page(say, [library.library(name) for name in catalogue.MODELS], width)
     if asked.listing:
-        names = (asked.framework,) if asked.framework else ("transformers",)
-        return reference_pages.places_page(say, [library.library(name) for name in names])
+        return reference_pages.places_page(say, [library.library(name) for name in frameworks_of(asked, None)])
     if asked.name is None:
         if asked.framework is None:
             return reference_pages.contents_page(say)
@@ -53,7 +50,7 @@ def _kernel(say: Words, framework: str, seen: Seen | None) -> Page:
 
 
 def _named(say: Words, name: str, framework: str | None, seen: Seen | None) -> Page:
-    name = catalogue.ALIASES.get(name, name)
+    name = resolved(name) or name
     if name == "formulas":
         return reference_pages.formulas_page(say)
     if name == "glossary":
@@ -66,21 +63,25 @@ def _named(say: Words, name: str, framework: str | None, seen: Seen | None) -> P
     if lesson is not None:
         if framework is not None and framework.partition("@")[0] == "flash-attn" and name == "kernel":
             return _kernel(say, framework, seen)
-        wanted = [framework] if framework else _usual(lesson)
+        wanted = frameworks_of(Asked(framework=framework), lesson)
         return topics.lesson_page(say, lesson, [library.library(each) for each in wanted], seen)
     read = library.library(framework or "transformers")
-    if name in read.places:
-        return topics.place_page(say, read, name, seen)
-    raise _unknown(name, read)
+    read.known_site(name)  # an unknown name is told before anything is shown
+    return topics.place_page(say, read, name, seen)
 
 
-def _usual(lesson: catalogue.Lesson) -> list[str]:
-    """Return the framework a lesson is shown in unless asked otherwise: the first it has, transformers if it can."""
-    return ["transformers"] if "transformers" in lesson.places else list(lesson.places)[:1]
+def resolved(name: str | None) -> str | None:
+    """Return what a name stands for: ``softmax_scale`` is the scale."""
+    return catalogue.ALIASES.get(name, name) if name is not None else None
 
 
-def _unknown(name: str, read: library.Library) -> InputError:
-    known = [*catalogue.VALUES, *catalogue.ALIASES, *catalogue.lessons(), *catalogue.REFERENCES, *read.places]
-    near = get_close_matches(name, known, n=3, cutoff=0.5)
-    shown = ", ".join(near) if near else ", ".join(known[:8]) + ", …"
-    return InputError("source_pages.unknown_name", name=name, release=read.release.name, near=shown)
+def frameworks_of(asked: Asked, lesson: catalogue.Lesson | None) -> list[str]:
+    """Return which frameworks a lesson (None: a list of places) is shown in: the one asked for, else transformers if
+    it can, else the first there is."""
+    if asked.framework is not None:
+        return [asked.framework]
+    if asked.listing and asked.frameworks:
+        return list(catalogue.FRAMEWORKS)
+    if lesson is None or "transformers" in lesson.places:
+        return ["transformers"]
+    return list(lesson.places)[:1]

@@ -4,16 +4,18 @@ Must not know: lessons, pages.
 """
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
+from tracer.errors import InputError
 from tracer.lineage.definitions import definition
 from tracer.lineage.find import Reader
 from tracer.lineage.result import Place, ValuePath
-from tracer.reading import releases
+from tracer.reading import catalogue, releases
 from tracer.reading.releases import Release
 from tracer.records import Site
 from tracer.source import anchors
@@ -51,6 +53,17 @@ class Library:
     def site(self, place: str) -> Site:
         """Return where a place is."""
         return self.table.site(place)
+
+    def known_site(self, name: str) -> Site:
+        """Return where the place ``name`` is; raises InputError with near names where there is no such place."""
+        if name in self.places:
+            return self.site(name)
+        known = dict.fromkeys((
+            *catalogue.VALUES, *catalogue.ALIASES, *catalogue.lessons(), *catalogue.REFERENCES, *self.places,
+        ))  # fmt: skip
+        near = get_close_matches(name, known, n=3, cutoff=0.5)
+        shown = ", ".join(near) if near else ", ".join(list(known)[:8]) + ", …"
+        raise InputError("source_pages.unknown_name", name=name, release=self.release.name, near=shown)
 
     def given(self, place: str) -> Any:
         """Return what the definition of a place says beyond its form (``capture``, ``hop``)."""

@@ -9,6 +9,7 @@ from tracer.page.record import Block, Column, Facts, Page, Piece, Prose, Role, R
 from tracer.page.wording import place as place_piece
 from tracer.reading import catalogue
 from tracer.reading.library import Library
+from tracer.reading.topics import shape_of
 from tracer.reading.wording import Words
 
 
@@ -18,7 +19,7 @@ def formulas_page(say: Words) -> Page:
     for id, entry in catalogue.formulas().items():
         blocks: list[Block] = [
             Prose(line(Piece(entry["formula"], Role.FORMULA))),
-            Prose(line(Piece(entry["shape"], Role.MUTED))),
+            Prose(line(Piece(shape_of(say, entry), Role.MUTED))),
             Prose(line(say.own(entry))),
         ]
         sections.append(Section(id, "", line(say(f"formula_{id}")), tuple(blocks)))

@@ -47,7 +47,7 @@ def side_by_side_page(say: Words, libraries: Sequence[Library], width: int) -> P
     reasons = tuple(
         (line(library.release.name), line(Piece(say.of(library.release.reason), Role.MUTED))) for library in ready
     )
-    title = line(Piece(say("side_title"), Role.STRONG))
+    title = line(Piece(say("side_title_one" if len(ready) == 1 else "side_title", count=len(ready)), Role.STRONG))
     releases = Section("releases", "", line(say("releases_heading")), (Facts(reasons),))
     return Page("frameworks", say.language, title, (), (Section("steps", "", (), tuple(blocks)), releases))
 

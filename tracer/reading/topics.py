@@ -3,7 +3,7 @@
 Must not know: output formats.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tracer.page.record import Block, Facts, Page, Piece, Prose, Role, Section, line
 from tracer.reading import catalogue
@@ -12,6 +12,7 @@ from tracer.reading.excerpts import around
 from tracer.reading.library import Library
 from tracer.reading.values import Seen
 from tracer.reading.wording import Words
+from tracer.records import Site
 
 
 def lesson_page(say: Words, lesson: Lesson, libraries: Sequence[Library], seen: Seen | None) -> Page:
@@ -23,11 +24,17 @@ def lesson_page(say: Words, lesson: Lesson, libraries: Sequence[Library], seen: 
     for library in libraries:
         places = lesson.places.get(library.release.framework, ())
         if places:
-            blocks: list[Block] = [release_note(say, library)]
+            sites = [library.site(place) for place in places]
+            blocks: list[Block] = [release_note(say, library, sites)]
             blocks += [block for place in places for block in place_blocks(say, library, place, seen)]
-            sections.append(Section(f"source-{library.release.framework}", "", release_heading(library), tuple(blocks)))
+        else:
+            others = ", ".join(lesson.places)
+            blocks = [Prose(line(Piece(say("lesson_without", framework=library.release.framework, others=others))))]
+        sections.append(Section(f"source-{library.release.framework}", "", release_heading(library), tuple(blocks)))
     if seen is not None:
         sections.append(Section("seen", "", (), (Prose(seen.source(say)),)))
+    if "answer" in own:  # of an exercise: last, so that it is not read by accident
+        sections.append(Section("answer", "", line(say("answer_heading")), (Prose(line(own["answer"])),)))
     title = line(Piece(own["title"], Role.STRONG))
     return Page(f"lesson-{lesson.id}", say.language, title, covers(lesson), tuple(sections))
 
@@ -40,7 +47,7 @@ def place_page(say: Words, library: Library, place: str, seen: Seen | None) -> P
             "source",
             "",
             release_heading(library),
-            (*place_blocks(say, library, place, seen, context=4), release_note(say, library)),
+            (*place_blocks(say, library, place, seen, context=4), release_note(say, library, [site])),
         )
     ]
     lessons = catalogue.lessons_at(library.release.framework, place)
@@ -79,10 +86,15 @@ def formulas(say: Words, names: Sequence[str]) -> Facts:
         rows.append(
             (
                 line(Piece(entry["formula"], Role.FORMULA)),
-                line(f"{say.own(entry)}  ", Piece(entry["shape"], Role.MUTED)),
+                line(f"{say.own(entry)}  ", Piece(shape_of(say, entry), Role.MUTED)),
             )
         )
     return Facts(tuple(rows))
+
+
+def shape_of(say: Words, entry: Mapping[str, str]) -> str:
+    """Return the shape of a formula; what has no axes is called a scalar."""
+    return say("scalar") if entry["shape"] == "[]" else entry["shape"]
 
 
 def release_heading(library: Library) -> tuple[Piece, ...]:
@@ -90,14 +102,17 @@ def release_heading(library: Library) -> tuple[Piece, ...]:
     return line(library.release.name)
 
 
-def release_note(say: Words, library: Library) -> Prose:
-    """Return why this release is the one that is read."""
-    return Prose(line(Piece(say.of(library.release.reason), Role.MUTED)))
+def release_note(say: Words, library: Library, sites: Iterable[Site]) -> Prose:
+    """Return why this release is the one that is read, and where the links of ``sites`` lead if not to a commit."""
+    note = [Piece(say.of(library.release.reason), Role.MUTED)]
+    if any(site.link_kind == "tag" for site in sites):
+        note.append(Piece(f" {say('links_tag', version=library.release.version)}", Role.MUTED))
+    return Prose(line(*note))
 
 
 def link_note(say: Words, kind: str) -> tuple[Piece, ...]:
-    """Return what is to be said about a place's link: nothing where it goes to a proven commit."""
-    return () if kind == "commit" else line(Piece(say(f"link_{kind}"), Role.MUTED))
+    """Return what is to be said about a place without a link; where links lead is said once, with the release."""
+    return () if kind in ("commit", "tag") else line(Piece(say(f"link_{kind}"), Role.MUTED))
 
 
 def covers(lesson: Lesson) -> tuple[Piece, ...]:

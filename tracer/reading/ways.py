@@ -15,26 +15,36 @@ from tracer.reading.wording import Words
 from tracer.texts import message
 
 _MOST_CODE = 70
+# What the formula of a value is called, and what explains its way.
+_FORMULA = {"q": "project", "k": "project", "v": "project", "causal": "mask"}
+_LESSONS = {
+    "scale": ("scale-path",),
+    "causal": ("visibility", "kernel"),
+    "q": ("qkv", "rope"),
+    "k": ("qkv", "cache"),
+    "v": ("qkv", "cache"),
+}
 
 
 def way_page(say: Words, library: Library, value: str, seen: Seen | None) -> Page:
     """Return the page that follows ``value`` through one release, the definition first."""
     path = library.path(value)
     first, last = path.steps[0], path.steps[-1]
+    count, files = len(path.steps), len({step.place.file for step in path.steps})
     lead = say(
-        "way_lead",
-        count=len(path.steps),
-        files=len({step.place.file for step in path.steps}),
+        "way_lead_one" if count == 1 else "way_lead_file" if files == 1 else "way_lead",
+        count=count,
+        files=files,
         first=library.path_site(first.place).place,
         last=library.path_site(last.place).place,
         argument=path.argument,
     )
     blocks: list[Block] = [
         Prose(line(lead)),
-        release_note(say, library),
-        Prose(line(Piece(_tally(say, path), Role.MUTED))),
+        release_note(say, library, [library.path_site(step.place) for step in path.steps]),
+        *(Prose(line(Piece(each, Role.MUTED))) for each in _tally(say, path)),
     ]
-    name = {"q": "project", "k": "project", "v": "project", "causal": "mask"}.get(value, value)
+    name = _FORMULA.get(value, value)
     sections = [
         Section("lead", "", release_heading(library), tuple(blocks)),
         *(_hop(say, library, path, number, seen) for number in range(1, len(path.steps) + 1)),
@@ -43,8 +53,7 @@ def way_page(say: Words, library: Library, value: str, seen: Seen | None) -> Pag
         warned = line(Piece(f"{say('open_end')} ", Role.WARNING), say.of(path.open_end))
         sections.append(Section("open", "", (), (Prose(warned),)))
     sections.append(Section("formulas", "", line(say("formulas_heading")), (formulas(say, (name,)),)))
-    lessons = [lesson for lesson in catalogue.lessons().values() if name in lesson.formulas][:1]
-    for lesson in lessons if value != "scale" else [catalogue.lessons()["scale-path"]]:
+    for lesson in (catalogue.lessons()[id] for id in _LESSONS[value]):
         own = say.own(lesson.texts)
         sections.append(Section(f"lesson-{lesson.id}", "", line(own["title"]), (Prose(line(own["text"])),)))
     if seen is not None:
@@ -53,13 +62,15 @@ def way_page(say: Words, library: Library, value: str, seen: Seen | None) -> Pag
     return Page(f"way-{value}", say.language, title, (), tuple(sections))
 
 
-def _tally(say: Words, path: ValuePath) -> str:
-    assumed = sum(not step.proven for step in path.steps)
-    return (
-        say("way_all_proven")
-        if not assumed
-        else say("way_tally", proven=len(path.steps) - 1 - assumed, assumed=assumed)
-    )
+def _tally(say: Words, path: ValuePath) -> list[str]:
+    """Return how many links are proven, how many of those under a condition only, how many assume something."""
+    links = path.steps[1:]
+    if not links:
+        return []
+    assumed = sum(not step.proven for step in links)
+    cases = sum(step.proven and bool(step.when or step.others) for step in links)
+    said = say("way_all_proven") if not assumed else say("way_tally", proven=len(links) - assumed, assumed=assumed)
+    return [said, *([say("way_cases_one" if cases == 1 else "way_cases", cases=cases)] if cases else [])]
 
 
 def _hop(say: Words, library: Library, path: ValuePath, number: int, seen: Seen | None) -> Section:
@@ -67,12 +78,13 @@ def _hop(say: Words, library: Library, path: ValuePath, number: int, seen: Seen 
     site = library.path_site(step.place)
     notes: list[Block] = []
     if number > 1 and step.why:
-        notes += [Prose(line(Piece(f"? {say('assumed')} ", Role.UNTESTED), say.of(why))) for why in step.why]
+        notes += [Prose(line(Piece(f"? {say('assumed')}", Role.UNTESTED), say.of(why))) for why in step.why]
         if seen is not None and _seen_across(library, path, number, seen):
             notes.append(Prose(line(Piece(f"✓ {say('run_proves')}", Role.PASS))))
     holds = library.reader.defined.holds
+    label = say("when_call" if step.kind == "start" else "when")
     for code in step.when:
-        notes.append(Prose(line(Piece(f"{say('when')} ", Role.LABEL), Piece(code, Role.CODE))))
+        notes.append(Prose(line(Piece(f"{label} ", Role.LABEL), Piece(code, Role.CODE))))
         if code in holds:
             notes.append(Prose(line(Piece(say.of(message(holds[code])), Role.MUTED))))
     notes += [Prose(_other(say, library, other)) for other in step.others]
@@ -82,7 +94,7 @@ def _hop(say: Words, library: Library, path: ValuePath, number: int, seen: Seen 
     mark = Piece("  ✓", Role.PASS) if number > 1 and step.proven else Piece("")
     heading = line(say(f"kind_{step.kind}", name=step.binds or "", code=_short(step.place.code)), mark)
     text = library.path_file(step.place).text
-    excerpt = around(site, text, note=link_note(say, site.link_kind) if number == 1 else ())
+    excerpt = around(site, text, note=link_note(say, site.link_kind))
     return Section(f"hop-{number}", str(number), heading, (excerpt, *notes))
 
 

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracer.cli import common, exits, streams, words
+from tracer.cli import common, exits, options, streams, words
 from tracer.cli.command import About, Argument, Command, Example, Option, language_of
-from tracer.cli.values import File, Text
+from tracer.cli.values import File, Text, Word
 from tracer.errors import InputError
 from tracer.texts import message
 
+FORMATS = ("terminal", "json")
+
 if TYPE_CHECKING:
+    from tracer.reading.ask import Asked
     from tracer.records import LayerTrace
     from tracer.render.terminal.screen import Screen
 
@@ -25,10 +28,12 @@ def _source(ctx: click.Context, /, **values: Any) -> int:
     name = _name(values["names"])
     _check_alone(values, name)
     language = language_of(ctx)
+    output = values["output"]
+    options.check_outputs(output, inputs=[values["trace"]])
     if values["check"]:
         return _check(language)
-    from tracer.reading.ask import Asked, page  # reads the annotations and, for most pages, the source
-    from tracer.render.terminal.render import render
+    from tracer.cli.answers import deliver
+    from tracer.reading.ask import Asked  # reads the annotations and, for most pages, the source
 
     asked = Asked(
         name=name,
@@ -37,9 +42,29 @@ def _source(ctx: click.Context, /, **values: Any) -> int:
         frameworks=values["frameworks"],
         layer=_layer(values["trace"]),
     )
-    surface = _screen()
-    streams.answer(render(page(asked, language, surface.width), surface))
+    deliver(_answer(asked, language, values["format"], output, values["verbose"]), output, language)
     return exits.PASSED
+
+
+def _answer(asked: "Asked", language: str, format: str, output: Path | None, verbose: bool) -> str:
+    if format == "json":
+        from tracer.reading.jsonable import to_json
+        from tracer.render import json_text
+
+        return json_text.dumps(to_json(asked, language))
+    from tracer.reading.addresses import addresses
+    from tracer.reading.ask import page
+    from tracer.render.terminal.render import render
+
+    surface = _screen(output)
+    shown = page(asked, language, surface.width)
+    text = render(shown, surface)
+    if verbose or not surface.links:  # a place is a link on a terminal that takes links; elsewhere it is written out
+        found = addresses(shown)
+        heading = message("source_pages.links_heading").text(language)
+        rows = [f" {place}\n   {url}\n" for place, url in found]
+        text += f"\n {heading}\n{''.join(rows)}" if found else ""
+    return text
 
 
 def _name(names: tuple[str, ...]) -> str | None:
@@ -52,6 +77,8 @@ def _name(names: tuple[str, ...]) -> str | None:
 
 def _check_alone(values: dict[str, Any], name: str | None) -> None:
     given = [f"--{option}" for option in ("check", "frameworks", "list") if values[option]]
+    if given == ["--frameworks", "--list"]:
+        given = ["--frameworks --list"]  # the places of all frameworks
     if name is not None:
         given.append(name)
     if values["framework"] and (values["check"] or values["frameworks"]):
@@ -68,10 +95,10 @@ def _layer(file: Path | None) -> "LayerTrace | None":
     return load(file)
 
 
-def _screen() -> "Screen":
+def _screen(output: Path | None) -> "Screen":
     from tracer.render.terminal import screen
 
-    if sys.stdout is None:
+    if output is not None or sys.stdout is None:
         return screen.Screen()
     return screen.screen(streams.width(), streams.colour(sys.stdout), streams.encoding(), os.environ)
 
@@ -114,6 +141,18 @@ COMMAND = Command(
         Option("--list", is_flag=True, text=message("source_pages.opt_list")),
         Option("--check", is_flag=True, text=message("source_pages.opt_check")),
         Option("--trace", type=File(), metavar="FILE", text=message("source_pages.opt_trace")),
+        Option(
+            "--format",
+            type=Word(FORMATS),
+            default="terminal",
+            metavar="|".join(FORMATS),
+            heading="cli.heading_output",
+            text=message("source_pages.opt_format"),
+        ),
+        Option(
+            "-o", "--output", type=File(), metavar="FILE", heading="cli.heading_output", text=message("cli.opt_output")
+        ),
+        Option("--verbose", is_flag=True, heading="cli.heading_output", text=message("source_pages.opt_verbose")),
         *common.options(),
     ],
 )
