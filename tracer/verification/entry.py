@@ -12,7 +12,8 @@ import numpy as np
 
 from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.checkpoint.open import open_checkpoint
-from tracer.engines.transformers.live import FromCheckpoint, Live, roles
+from tracer.engines.transformers.live import FromCheckpoint, Live
+from tracer.engines.transformers.roles import roles
 from tracer.errors import InputError, Unsupported
 from tracer.kernels.choose import choose
 from tracer.names import LONG_DTYPES

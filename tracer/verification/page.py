@@ -148,7 +148,7 @@ def _told(say: _Say, found: Verification) -> Section:
 def _failed(say: _Say, found: Verification) -> list[Section]:
     """Return the failures that are told in full, each with its place."""
     blocks: list[Block] = []
-    for outcome, also in causes(found.failures):
+    for outcome, also in causes(found):
         check = outcome.check
         rows = [("measured", check.measured), ("expected", check.expected), ("because", check.reason)]
         details = [(say(f"row_{name}").strip(" :："), line(say.of(text))) for name, text in rows]

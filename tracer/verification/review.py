@@ -17,7 +17,7 @@ _LONGEST = 160
 
 def review(found: Verification, language: str = DEFAULT_LANGUAGE) -> str:
     """Return the text of a failed verification, the likeliest cause first; "" where nothing failed."""
-    told_in_full = causes(found.failures)
+    told_in_full = causes(found)
     if not told_in_full:
         return ""
 
@@ -70,26 +70,42 @@ def _say(language: str, name: str, **values: object) -> str:
     return message(f"verify.{name}", **values).text(language)
 
 
-def causes(failures: tuple[Outcome, ...]) -> list[tuple[Outcome, list[str]]]:
+# Who sees whom is seen twice: in the weights, and by changing a token. Where the weights are right, yet a change goes
+# where it must not, it went there on another way: one of those that mix tokens or heads outside the weights.
+_EFFECTS = {f"{kind}.effect": f"{kind}.weights" for kind in ("causal", "padding", "packing")}
+_OTHER_WAYS = frozenset({"heads.layout", "heads.values", "output.returned", "projections", "norm.present"})
+
+
+def causes(found: Verification) -> list[tuple[Outcome, list[str]]]:
     """Return the failures that are told in full, each with the ids of those that point at the same place too.
 
     What usually follows from other failures is told in full only where nothing else failed.
     """
     first: dict[tuple[str, str | None], Outcome] = {}
-    for outcome in failures:
+    for outcome in found.failures:
         first.setdefault((outcome.check.id, outcome.part), outcome)
-    roots = [outcome for (id, _), outcome in first.items() if id not in CONSEQUENCES] or list(first.values())
-    found: dict[object, tuple[Outcome, list[str]]] = {}
+    follows = CONSEQUENCES | _following(found)
+    roots = [outcome for (id, _), outcome in first.items() if id not in follows] or list(first.values())
+    told: dict[object, tuple[Outcome, list[str]]] = {}
     for outcome in roots:
         site = outcome.check.site
         key = (site.path, site.span) if site is not None else outcome.check.id
-        if key in found:
-            cause, also = found[key]
+        if key in told:
+            cause, also = told[key]
             if outcome.check.id not in (cause.check.id, *also):
                 also.append(outcome.check.id)
         else:
-            found[key] = (outcome, [])
-    return list(found.values())
+            told[key] = (outcome, [])
+    return list(told.values())
+
+
+def _following(found: Verification) -> set[str]:
+    """Return the checks by effect that fail because of something else than who sees whom."""
+    failed = {outcome.check.id for outcome in found.failures}
+    passed = {outcome.check.id for outcome in found.outcomes if outcome.check.status is Status.PASS} - failed
+    if not failed & _OTHER_WAYS:
+        return set()
+    return {effect for effect, weights in _EFFECTS.items() if effect in failed and weights in passed}
 
 
 def where(outcome: Outcome, found: Verification, language: str) -> str:

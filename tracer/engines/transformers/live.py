@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from tracer.engines.transformers import streaming
 from tracer.engines.transformers.calls import EVERYTHING, Call
 from tracer.engines.transformers.compiled import is_compiled, is_wrapped, original
 from tracer.engines.transformers.lending import lent, quiet_cast
+from tracer.engines.transformers.roles import registered
 from tracer.engines.transformers.watching import PlacedKernel, Watch
 from tracer.errors import InputError, Unsupported
 from tracer.kernels.choose import ChosenKernel
@@ -69,7 +69,7 @@ class Live:
     @property
     def compiled(self) -> bool:
         """Whether the model, a part of it or its attention function is meant to run through torch.compile."""
-        return is_compiled(self._given) or is_wrapped(_registered(self.implementation)) or self.implementation == _FLEX
+        return is_compiled(self._given) or is_wrapped(registered(self.implementation)) or self.implementation == _FLEX
 
     @property
     def implementation(self) -> str:
@@ -228,55 +228,6 @@ def _bounds(starts: tuple[int, ...], device: Any) -> dict[str, Any]:
     bounds = torch.tensor(starts, dtype=torch.int32, device=device)
     longest = max(b - a for a, b in pairwise(starts))
     return {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds, "max_length_q": longest, "max_length_k": longest}
-
-
-def roles(live: Live) -> dict[str, FunctionType]:
-    """Return the live functions that make up attention, by role, decorators taken off; absent ones are left out."""
-    attention = live.attentions[min(live.attentions)]
-    rotary = original(getattr(live.base, "rotary_emb", None))
-    norm = original(getattr(attention, "q_norm", None))
-    forward = _function(type(attention), "forward")
-    names = forward.__globals__ if forward is not None else {}
-    apply = _plain(names.get("apply_rotary_pos_emb"))
-    eager = _plain(_registered(live.implementation) or names.get("eager_attention_forward"))
-    flash = importlib.import_module("transformers.integrations.flash_attention")
-    sdpa = importlib.import_module("transformers.integrations.sdpa_attention")
-    utils = importlib.import_module(_UTILS)
-    found = {
-        "attention_init": _function(type(attention), "__init__"),
-        "attention_forward": _plain(getattr(attention.forward, "__func__", attention.forward)),
-        "model_forward": _function(type(live.base), "forward"),
-        "rotary_init": _function(type(rotary), "__init__"),
-        "rotary_forward": _function(type(rotary), "forward"),
-        "rotary_default": _function(type(rotary), "compute_default_rope_parameters"),
-        "norm_forward": _function(type(norm), "forward"),
-        "rope_apply": apply,
-        "rope_half": _plain(apply.__globals__.get("rotate_half")) if apply is not None else None,
-        "eager_forward": eager,
-        "repeat_kv": _plain(eager.__globals__.get("repeat_kv")) if eager is not None else None,
-        "flash_forward": _plain(flash.flash_attention_forward),
-        "flash_utils": _plain(utils._flash_attention_forward),
-        "flash_kwargs": _plain(utils._process_flash_attention_kwargs),
-        "sdpa_forward": _plain(sdpa.sdpa_attention_forward),
-    }
-    return {role: function for role, function in found.items() if function is not None}
-
-
-def _registered(implementation: str) -> Any:
-    """Return a custom attention function registered under that name, None for transformers' own names."""
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
-    found = ALL_ATTENTION_FUNCTIONS.get(implementation)
-    return None if found is None or (getattr(found, "__module__", "") or "").startswith("transformers.") else found
-
-
-def _function(owner: Any, name: str) -> FunctionType | None:
-    return _plain(getattr(owner, name, None)) if owner is not type(None) else None
-
-
-def _plain(function: Any) -> FunctionType | None:
-    function = inspect.unwrap(getattr(function, "__func__", function)) if function is not None else None
-    return function if isinstance(function, FunctionType) else None
 
 
 def _base(model: Any) -> Any:

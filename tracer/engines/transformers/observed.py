@@ -42,8 +42,9 @@ class InterfaceCall:
     """The call of an attention function: query [B, H, Tq, D], key and value [B, K, Tk, D], output [B, Tq, H, D].
 
     ``mask`` is None or broadcasts to [B, 1, Tq, Tk]; ``weights`` [B, H, Tq, Tk] only where the function gave them.
-    ``same_scale`` tells whether ``scaling`` was the module's own ``scaling`` object; ``dropout`` is the argument and
-    ``dropped`` the share that torch's dropout really took.
+    ``same_scale`` tells whether ``scaling`` was the module's own ``scaling`` object, ``same_mask`` whether ``mask`` was
+    the very mask that the module was given; ``dropout`` is the argument and ``dropped`` the share that torch's dropout
+    really took.
     """
 
     function: str
@@ -53,6 +54,7 @@ class InterfaceCall:
     key: Array
     value: Array
     mask: Array | None
+    same_mask: bool
     scaling: float | None
     same_scale: bool
     dropout: float
@@ -98,6 +100,7 @@ class AttentionSeen:
     cos: Array | None
     sin: Array | None
     positions: Ints | None  # [B, T], as the rotary embedding received them
+    masked: bool  # whether the module was given a mask
     modules: tuple[ModuleCall, ...]
     interface: InterfaceCall | None
     kernel: KernelCall | None

@@ -32,6 +32,7 @@ def seen(call: Call, weights: bool = True) -> AttentionSeen:
         cos=None if cos is None else to_array(cos.expand(batch, length, -1)),
         sin=None if sin is None else to_array(sin.expand(batch, length, -1)),
         positions=positions,
+        masked=call.arguments.get("attention_mask") is not None,
         modules=tuple(
             ModuleCall(name, to_array(given), to_array(gave), place)
             for name, given, gave, place in call.collected.modules
@@ -54,6 +55,7 @@ def _interface(call: Call) -> InterfaceCall | None:
             key=to_array(given["key"]),
             value=to_array(given["value"]),
             mask=to_array(mask) if isinstance(mask, torch.Tensor) else None,
+            same_mask=mask is call.arguments.get("attention_mask"),
             scaling=given.get("scaling"),
             same_scale=given.get("scaling") is getattr(call.module, "scaling", None),
             dropout=float(given.get("dropout") or 0.0),
@@ -79,6 +81,7 @@ def _direct_sdpa(call: Call, given: dict[str, Any]) -> InterfaceCall:
         key=to_array(_unrepeated(given["key"], kv_heads)),
         value=to_array(_unrepeated(given["value"], kv_heads)),
         mask=to_array(mask) if isinstance(mask, torch.Tensor) else None,
+        same_mask=mask is call.arguments.get("attention_mask"),
         scaling=given.get("scale"),
         same_scale=given.get("scale") is getattr(call.module, "scaling", None),
         dropout=float(given.get("dropout_p") or 0.0),

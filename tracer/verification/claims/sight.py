@@ -10,6 +10,7 @@ from tracer.engines.transformers.observed import InterfaceCall
 from tracer.records import Site, Status
 from tracer.texts import Message
 from tracer.verification.case import Case
+from tracer.verification.masking import mask_place
 from tracer.verification.records import Finding
 from tracer.verification.scenarios import Bools
 from tracer.verification.subjects import kernel_site
@@ -228,6 +229,7 @@ def _expected(case: Case, id: str) -> Message:
 
 
 def _place(case: Case, id: str) -> Site | None:
+    """Return where a check of who sees whom points: the mask where that is wrong, else what it is about."""
     if id.startswith("causal"):
         return _flag_place(case)
     if id.startswith("window"):
@@ -236,12 +238,18 @@ def _place(case: Case, id: str) -> Site | None:
         given = case.interface is not None and case.interface.mask is not None
         packed = case.seen.kernel is not None and "varlen" in case.seen.kernel.function
         return kernel_site(case) if packed else case.places.site("padding.passed" if given else "causal.made")
-    return kernel_site(case) if case.flash else case.places.site("causal.masked", "causal.mask") or kernel_site(case)
+    if case.flash:
+        return kernel_site(case)
+    return mask_place(case) or case.places.site("causal.masked") or kernel_site(case)
 
 
 def _flag_place(case: Case) -> Site | None:
-    """Return where causality is decided: the definition if it says False, a hop that changes it, a mask, the kernel."""
+    """Return where causality is decided: a mask that is wrong or lost on the way, the definition if it says False, a
+    hop that changes it, where a mask is applied, the kernel."""
     kernel, places = case.seen.kernel, case.places
+    wrong = None if case.flash else mask_place(case)
+    if wrong is not None:
+        return wrong
     if kernel is None:
         given = case.interface is not None and case.interface.mask is not None
         return places.site("causal.masked" if given else "causal.mask") or kernel_site(case)
@@ -256,13 +264,16 @@ def _window_place(case: Case) -> Site | None:
     places, window = case.places, case.facts.window
     if case.seen.parts.attributes.get("sliding_window") != window:
         return places.site("window.definition")
+    wrong = None if case.flash else mask_place(case)
+    if wrong is not None:
+        return wrong
     if case.interface is not None and case.interface.sliding_window != window:
         return places.site("window.attribute")
     kernel = case.seen.kernel
     told = kernel.window if kernel is not None else None
     if told is not None and window is not None and told[0] not in (window - 1, -1):
         return places.site("window.kernel")
-    return kernel_site(case) if case.flash else places.site("window.mask") or kernel_site(case)
+    return kernel_site(case) or places.site("causal.made" if window is None else "window.mask")
 
 
 def _some(tokens: list[int]) -> str:

@@ -12,7 +12,8 @@ from typing import Any
 
 from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.checkpoint.open import open_checkpoint
-from tracer.engines.transformers.live import FromCheckpoint, roles
+from tracer.engines.transformers.live import FromCheckpoint
+from tracer.engines.transformers.roles import roles
 from tracer.kernels.choose import choose
 from tracer.records import Check, Site, Status
 from tracer.verification.faults.plant import Planted, changed_kernel, planted

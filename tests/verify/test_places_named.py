@@ -1,0 +1,175 @@
+"""The expression that is named is the one to change: in the code that runs, and where the mask goes wrong."""
+
+from typing import Any
+
+import pytest
+from torch import Tensor
+from transformers.models.qwen3 import modeling_qwen3 as qwen3
+
+import tracer
+from tests.verify import attentions
+from tests.verify.attentions import put
+from tests.verify.conftest import IDS, failed, live_model
+from tracer.verification.records import Verification
+from tracer.verification.review import causes, review
+
+SLIDING = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 0}
+
+
+class Changed(qwen3.Qwen3Attention):
+    """The real forward with one thing to change."""
+
+    def mask(self, mask: Any) -> Any:
+        return mask
+
+    def merged(self, output: Tensor) -> Tensor:
+        return output.flatten(2)
+
+    def forward(  # type: ignore[override]
+        self, hidden_states: Tensor, position_embeddings: Any, attention_mask: Any = None, cache: Any = None, **_: Any
+    ) -> Any:
+        query, key, value = attentions._projected(self, hidden_states)
+        query, key = qwen3.apply_rotary_pos_emb(query, key, *position_embeddings)
+        if cache is not None:
+            key, value = cache.update(key, value, self.layer_idx)
+        attention_interface = qwen3.ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, qwen3.eager_attention_forward
+        )
+        output, weights = attention_interface(
+            self,
+            query,
+            key,
+            value,
+            self.mask(attention_mask),
+            dropout=0.0,
+            scaling=self.scaling,
+            sliding_window=self.sliding_window,
+        )
+        return self.o_proj(self.merged(output)), weights
+
+
+class Maskless(Changed):
+    def mask(self, mask: Any) -> Any:
+        return None
+
+
+class Loosened(Changed):
+    """The mask is there, but lets every query see the key after it."""
+
+    def mask(self, mask: Any) -> Any:
+        return None if mask is None else mask.roll(1, -1)
+
+
+class Mixed(Changed):
+    """Heads and tokens change places before o_proj."""
+
+    def merged(self, output: Tensor) -> Tensor:
+        return output.transpose(1, 2).reshape(*output.shape[:2], -1)
+
+
+class TopLeft(attentions.Direct):
+    """torch's kernel with is_causal and nothing else: top-left where keys are cached, and no padding is hidden."""
+
+    def forward(  # type: ignore[override]
+        self, hidden_states: Tensor, position_embeddings: Any, attention_mask: Any = None, cache: Any = None, **_: Any
+    ) -> Any:
+        return super().forward(hidden_states, position_embeddings, None, cache)
+
+
+def told(found: Verification) -> list[tuple[str, str, str]]:
+    """Return id, function and code of each failure that is told in full."""
+    sites = [(outcome.check.id, outcome.check.site) for outcome, _ in causes(found)]
+    return [(id, site.scope.split(".")[-1], " ".join(site.code.split())) for id, site in sites if site is not None]
+
+
+@pytest.mark.parametrize(("attention", "changes"), [(Maskless, {}), (Loosened, {}), (Maskless, SLIDING)])
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_a_mask_lost_on_the_way_is_named_where_it_is_handed_on(
+    attention: type, changes: dict[str, Any], implementation: str
+) -> None:
+    found = tracer.verify(put(live_model(implementation, **changes), attention), tokens=IDS, layers=(0, 1))
+    assert {"packing.weights", "padding.weights"} <= failed(found)
+    places = {(scope, code) for _, scope, code in told(found)}
+    assert places == {("forward", "self.mask(attention_mask)")}
+
+
+def test_the_code_of_another_attention_function_is_never_named() -> None:
+    found = tracer.verify(put(live_model("sdpa"), Maskless), tokens=IDS)
+    assert "eager_attention_forward" not in review(found)
+    assert "sdpa_attention_forward" not in review(found)
+
+
+def test_torchs_kernel_in_the_users_own_forward_is_named_there() -> None:
+    found = tracer.verify(put(live_model(), TopLeft), tokens=IDS)
+    assert {"packing.weights", "causal.alignment"} <= failed(found)
+    assert {(scope, code.partition("(")[0]) for _, scope, code in told(found)} == {
+        ("forward", "torch.nn.functional.scaled_dot_product_attention")
+    }
+
+
+@pytest.fixture
+def loose_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = qwen3.create_causal_mask
+
+    def loose(**given: Any) -> Any:
+        mask = make(**given)
+        return mask if mask is None else mask.roll(1, -1)
+
+    monkeypatch.setattr(qwen3, "create_causal_mask", loose)
+
+
+@pytest.mark.usefixtures("loose_mask")
+def test_a_mask_that_is_made_wrong_is_named_where_it_is_made() -> None:
+    found = tracer.verify(live_model("eager"), tokens=IDS, layers=(0, 1))
+    assert {"causal.weights", "window.none"} <= failed(found)
+    assert {(scope, code.partition("(")[0]) for _, scope, code in told(found)} == {("forward", "create_causal_mask")}
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_what_mixes_tokens_outside_the_weights_is_told_before_what_it_moves(implementation: str) -> None:
+    found = tracer.verify(put(live_model(implementation), Mixed), tokens=IDS, layers=(0, 1))
+    assert {"heads.layout", "causal.effect", "padding.effect"} <= failed(found)
+    assert [id for id, _, _ in told(found)] == ["heads.layout"]
+    assert "causal.effect" in review(found).rpartition("most likely because of the above")[2]
+
+
+def test_a_leak_that_the_weights_show_is_told_in_full_beside_a_wrong_layout() -> None:
+    class Both(Mixed):
+        def mask(self, mask: Any) -> Any:
+            return None
+
+    found = tracer.verify(put(live_model(), Both), tokens=IDS, layers=(0, 1))
+    assert {"heads.layout", "packing.weights"} <= {id for id, _, _ in told(found)}
+
+
+@pytest.mark.parametrize(
+    ("implementation", "there"),
+    [
+        ("sdpa", {"sdpa_forward", "repeat_kv"}),
+        ("eager", {"eager_forward", "repeat_kv"}),
+        ("flash_attention_2", {"flash_forward", "flash_utils", "flash_kwargs"}),
+        ("flex_attention", set()),
+    ],
+)
+def test_only_functions_that_run_have_a_role(implementation: str, there: set[str]) -> None:
+    from tracer.engines.transformers.live import Live
+    from tracer.engines.transformers.roles import roles
+
+    of_function = {"sdpa_forward", "eager_forward", "flash_forward", "flash_utils", "flash_kwargs", "repeat_kv"}
+    found = roles(Live(live_model(implementation)))
+    assert set(found) & of_function == there
+    assert "attention_forward" in found
+
+
+def test_a_forward_that_calls_the_eager_function_itself_has_its_role() -> None:
+    from tracer.engines.transformers.live import Live
+    from tracer.engines.transformers.roles import roles
+
+    class Calls(qwen3.Qwen3Attention):
+        def forward(self, *given: Any, **named: Any) -> Any:
+            return eager_attention_forward(self, *given, **named)
+
+    assert "eager_forward" in roles(Live(put(live_model("sdpa"), Calls)))
+
+
+eager_attention_forward = qwen3.eager_attention_forward
