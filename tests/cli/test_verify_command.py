@@ -35,7 +35,7 @@ def test_all_layers_and_heads_as_json_and_junit(trace: Trace, tmp_path: Path) ->
 def test_one_head_in_chinese(trace: Trace) -> None:
     ended = trace("verify", "qwen3", "--layer", "0", "--head", "3", "--lang", "zh")
     assert ended.code == 0
-    assert "验证范围  层 0 · 头 3" in ended.out
+    assert "验证范围  第 0 层 · 第 3 个头" in ended.out
 
 
 def test_verbose_tells_each_check_in_full(trace: Trace) -> None:
@@ -75,6 +75,11 @@ def test_thorough_changes_every_token(trace: Trace, tmp_path: Path) -> None:
     [
         (["--all", "--head", "1"], "--head asks for some"),
         (["--all", "--layers", "0..1"], "--layers asks for some"),
+        (["--all", "--layer", "0"], "--layer asks for some"),
+        (["--tokens", ""], "part 1 is nothing"),
+        (["--tokens", "1,,2"], "part 2 is nothing"),
+        (["--layer", ""], "found nothing"),
+        (["--kernel", " "], "found nothing"),
         (["--layer", "9"], "layer 9"),
         (["--head", "9"], "head 9"),
         (["--format", "html"], "terminal, json"),
@@ -98,5 +103,6 @@ def test_another_engine_is_not_supported_and_says_what_is(trace: Trace) -> None:
 def test_its_help_has_examples_and_the_exit_codes(trace: Trace) -> None:
     ended = trace("verify", "--help")
     assert ended.code == 0
+    assert "nano-vllm" not in ended.out
     for word in ("--all", "--thorough", "--junit", "trace verify qwen3 --all", "Exit code"):
         assert word in ended.out

@@ -92,3 +92,15 @@ def test_the_table_of_faults_names_check_and_place() -> None:
     assert "| `q_norm_skipped` | q_norm is left out | `norm.present` | `modeling_qwen3.py:" in text
     assert "1 of 1 planted faults are caught" in text
     assert "漏掉了 q_norm" in tables.faults([caught_of(fault.id)], "zh")
+
+
+def test_the_command_explains_itself_instead_of_running(capsys: pytest.CaptureFixture[str]) -> None:
+    from tracer.verification.faults.__main__ import main
+
+    for arguments, code in (["--help"], 0), (["fr"], 2), (["en", "zh"], 2):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == code
+    shown = capsys.readouterr()
+    assert "Markdown" in shown.out
+    assert "'en', 'zh'" in shown.err

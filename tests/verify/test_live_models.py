@@ -54,13 +54,14 @@ def test_a_subclass_with_the_wrong_scale_is_told_where_and_what_to_change() -> N
     assert "expected: head_dim**-0.5 = 16**-0.5 = 0.25" in text
     assert "change:   define it as self.head_dim**-0.5" in text
     assert "all layers" in text
+    assert "1. The scale is not defined as head_dim**-0.5  [scale.static]" in text
     assert text.index("scale.static") < text.index("scale.effective")  # causes before consequences
 
 
 def test_the_review_speaks_chinese_too() -> None:
     text = complaint(put(live_model(), attentions.HiddenScale), language="zh")
     assert "修改：" in text
-    assert "缩放因子定义为 head_dim**-0.5" in text
+    assert "缩放因子没有定义为 head_dim**-0.5" in text
 
 
 def test_a_scale_changed_after_construction_is_found_by_value_in_its_layer() -> None:
@@ -335,7 +336,7 @@ class Hidden(attentions.Direct):
 
 
 def test_what_the_models_own_code_hides_is_a_warning() -> None:
-    with pytest.warns(UserWarning, match=r"(?s)projections \(o\).*heads.layout, output.returned: o_proj is not called"):
+    with pytest.warns(UserWarning, match=r"heads.layout, output.returned: o_proj is not called"):
         tracer.assert_attention(put(live_model(), Hidden), tokens=IDS)
 
 
@@ -357,3 +358,19 @@ def test_only_in_one_layer_too() -> None:
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 def test_what_this_kernel_or_this_input_cannot_show_is_none(implementation: str) -> None:
     tracer.assert_attention(live_model(implementation), tokens=IDS[:3], strict=True)
+
+
+def test_a_norm_of_another_kind_is_such_code_too() -> None:
+    class Other(torch.nn.Module):
+        def __init__(self, norm: Any) -> None:
+            super().__init__()
+            self.inner = norm.forward
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return self.inner(x)
+
+    model = live_model()
+    attention = model.model.layers[1].self_attn
+    attention.q_norm = Other(attention.q_norm)
+    with pytest.raises(AssertionError, match="q_norm is a Other"):
+        tracer.assert_attention(model, tokens=IDS, strict=True)

@@ -39,7 +39,10 @@ def test_the_page_of_a_sound_model_tells_every_check_and_what_it_cost(sound: Ver
     text = render(verify_page(sound, language), Screen(width=120))
     for outcome in sound.outcomes:
         assert outcome.check.id in text
-    counted = {"results": len(sound.outcomes), "scenarios": message("verify.page_scenarios", count=4).text(language)}
+    counted = {
+        "results": len(sound.outcomes),
+        "scenarios": message("verify.page_scenarios", count=len(sound.scenarios)).text(language),
+    }
     assert message("verify.page_passed", passed=43, partly=0, untested=1, **counted).text(language) in text
     assert "qwen3-tiny" in text
     assert "cpu-flash" in text
@@ -49,7 +52,7 @@ def test_the_page_of_a_broken_model_shows_place_and_change(broken: Verification)
     text = render(verify_page(broken, "en"), Screen(width=100))
     assert "self.scaling = (config.hidden_size // config.num_attention_heads) ** -0.5" in text
     assert "define it as self.head_dim**-0.5" in text
-    assert f"5 of 44 checks failed ({len(broken.outcomes)} results in 4 scenarios)" in text
+    assert f"5 of 44 checks failed ({len(broken.outcomes)} results in {len(broken.scenarios)} scenarios)" in text
     assert "layers 0–2 · heads 0–5" in text
 
 
@@ -58,6 +61,33 @@ def test_told_in_full_each_check_has_claim_measured_expected_tolerance_reason_an
     check = next(o.check for o in sound.outcomes if o.check.id == "scale.effective")
     for part in (check.claim, check.measured, check.expected, check.tolerance, check.reason):
         assert part.text() in text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_at_any_width_the_table_tells_what_was_measured(sound: Verification, language: str, width: int) -> None:
+    text = render(verify_page(sound, language), Screen(width=width))
+    assert "0.1767766952966369" in text
+    assert max(map(len, text.splitlines())) <= width
+    more = message("verify.page_more").text(language)[:12]
+    assert more in text
+    assert more not in render(verify_page(sound, language, every=True), Screen(width=width))
+    unwrapped = "".join(text.split())
+    for number, scenario in enumerate(sound.scenarios, 1):
+        assert "".join(f"{number} {message(f'verify.scenario_{scenario}').text(language)}".split()) in unwrapped
+
+
+def test_one_of_a_thing_is_told_as_one(sound: Verification) -> None:
+    window = replace(sound.windows[0], layer=1, configured=4, effective=4)
+    one = replace(sound, layers=(1,), heads=(3,), tokens=(5,), windows=(window,), seconds=1.0, plain_seconds=9.0)
+    text = render(verify_page(one, "en"), Screen(width=120))
+    for words in ("layer 1 · head 3", "  1 token", "layer 1 sees 4 keys (config: 4 keys)", "  1.0 s\n"):
+        assert words in text
+    many = render(verify_page(sound, "en"), Screen(width=120))
+    assert "layers 0, 2 · heads 0–7" in many
+    assert "layers 0, 2 see all earlier tokens" in many
+    chinese = render(verify_page(sound, "zh"), Screen(width=120))
+    assert "第 0, 2 层看到所有更早的 token" in chinese
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -148,7 +178,7 @@ def test_exit_codes(sound: Verification, broken: Verification) -> None:
     assert replace(broken, outcomes=()).exit_code == 3
 
 
-def test_every_check_has_a_claim_and_an_advice_in_every_language() -> None:
+def test_every_check_has_a_claim_its_denial_and_an_advice_in_every_language() -> None:
     texts: Any = catalogue()
     for id in CHECKS:
         name = id.replace(".", "_")
@@ -156,6 +186,7 @@ def test_every_check_has_a_claim_and_an_advice_in_every_language() -> None:
         assert claim, id
         assert set(claim) >= set(LANGUAGES)
         assert set(texts[f"verify.{name}_fix"]) >= set(LANGUAGES), id
+        assert set(texts[f"denials.{name}"]) >= set(LANGUAGES), id
     assert set(CHECKS) >= CONSEQUENCES
 
 

@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from tracer.cli.words import hint
 from tracer.errors import InputError
-from tracer.texts import message
+from tracer.texts import Message, message
 
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _RANGE = re.compile(r"([0-9]{1,6})\.\.([0-9]{1,6})")
@@ -35,7 +35,7 @@ class Whole(click.ParamType[int]):
         if isinstance(value, int):
             return value
         if not _WHOLE.fullmatch(value) or int(value) < self._lowest:
-            raise InputError("cli.not_a_whole_number", option=_name(param), lowest=self._lowest, found=value)
+            raise InputError("cli.not_a_whole_number", option=_name(param), lowest=self._lowest, found=_found(value))
         return int(value)
 
 
@@ -59,7 +59,7 @@ class Word(click.ParamType[str]):
         raise InputError(
             "cli.not_one_of",
             option=_name(param),
-            found=value,
+            found=_found(value),
             known=", ".join(self.known),
             hint=hint(value, self.known, message("cli.choose_one")),
         )
@@ -80,7 +80,7 @@ class Layers(click.ParamType[range]):
             return value
         found = _RANGE.fullmatch(value)
         if found is None or int(found[1]) > int(found[2]):
-            raise InputError("cli.not_a_range", option=_name(param), found=value)
+            raise InputError("cli.not_a_range", option=_name(param), found=_found(value))
         return range(int(found[1]), int(found[2]) + 1)
 
 
@@ -116,7 +116,7 @@ class TokenIds(click.ParamType[tuple[int, ...]]):
         parts = [part.strip() for part in value.split(",")]
         for place, part in enumerate(parts, start=1):
             if not _WHOLE.fullmatch(part):
-                raise InputError("cli.not_token_ids", option=_name(param), place=place, found=part)
+                raise InputError("cli.not_token_ids", option=_name(param), place=place, found=_found(part))
         return tuple(int(part) for part in parts)
 
 
@@ -160,6 +160,11 @@ class Place(Text):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
         """Leave the completion to the shell, which knows the folders."""
         return [CompletionItem(incomplete, type="dir")]
+
+
+def _found(value: str) -> str | Message:
+    """Return what was given, in words where nothing of it would be seen."""
+    return value if value.strip() else message("cli.empty_value")
 
 
 def _name(param: click.Parameter | None) -> str:

@@ -30,7 +30,7 @@ from tracer.texts import Message, message
 from tracer.verification.catalogue import CHECKS
 from tracer.verification.records import Outcome, Verification
 from tracer.verification.review import causes, heads_told, layers_told, where
-from tracer.verification.verdict import advice
+from tracer.verification.verdict import advice, denial
 
 _LONG = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
@@ -51,7 +51,8 @@ def verify_page(found: Verification, language: str, *, every: bool = False) -> P
     failed."""
     say = _Say(language)
     title = line(Piece(say("page_title", subject=found.subject), Role.STRONG))
-    sections = [_ran(say, found), *_failed(say, found), _table(say, found), _untested(say, found), _warned(say, found)]
+    told = _table(say, found, every)
+    sections = [_ran(say, found), *_failed(say, found), told, _untested(say, found), _warned(say, found)]
     if every:
         sections.append(_told(say, found))
     kept = tuple(section for section in sections if section is not None)
@@ -156,7 +157,7 @@ def _failed(say: _Say, found: Verification) -> list[Section]:
         if also:
             details.append((say("row_also").strip(" :："), line(", ".join(also))))
         mark, role = MARKS[Status.FAIL]
-        claim = line(Piece(say.of(check.claim), Role.STRONG), muted(f"  {check.id}")[0])
+        claim = line(Piece(say.of(denial(check)), Role.STRONG), muted(f"  {check.id}")[0])
         change = line(Piece(say.of(advice(check.id)), Role.STRONG))
         blocks.append(Verdicts((Verdict(role, mark, claim, tuple(details), change),)))
         if check.site is not None:
@@ -164,15 +165,15 @@ def _failed(say: _Say, found: Verification) -> list[Section]:
     return [Section("failures", "", line(say("page_failures")), tuple(blocks))] if blocks else []
 
 
-def _table(say: _Say, found: Verification) -> Section:
-    """Return every check in every scenario: one row a check, one column a scenario."""
+def _table(say: _Say, found: Verification, every: bool) -> Section:
+    """Return every check in every scenario: one row a check, one narrow column a scenario, with its number as title."""
     by_check: dict[str, dict[str, list[Outcome]]] = {}
     for outcome in found.outcomes:
         by_check.setdefault(outcome.check.id, {}).setdefault(outcome.scenario, []).append(outcome)
     columns = (
         Column(say("column_check"), names=True),
-        *(Column(say(f"short_{scenario}")) for scenario in found.scenarios),
-        Column(say("column_measured"), spare=1),
+        *(Column(str(number)) for number, _ in enumerate(found.scenarios, 1)),
+        Column(say("column_measured")),
     )
     ids = [id for id in CHECKS if id in by_check] + [id for id in by_check if id not in CHECKS]
     rows = []
@@ -181,7 +182,10 @@ def _table(say: _Say, found: Verification) -> Section:
         first = min(outcomes, key=lambda outcome: _WEIGHT[outcome.check.status])
         marks = [_mark(by_check[id].get(scenario, [])) for scenario in found.scenarios]
         rows.append(Row((line(Piece(id, Role.LABEL)), *marks, _measured(say, first.check))))
-    return Section("checks", "", line(say("page_checks")), (Table(columns, tuple(rows)),))
+    names = [f"{number} {say(f'scenario_{scenario}')}" for number, scenario in enumerate(found.scenarios, 1)]
+    legend = Prose(muted(" · ".join(names)))
+    more = () if every else (Prose(muted(say("page_more"))),)
+    return Section("checks", "", line(say("page_checks")), (legend, Table(columns, tuple(rows)), *more))
 
 
 _WEIGHT = {Status.FAIL: 0, Status.PASS: 1, Status.NOT_TESTABLE: 2}

@@ -9,7 +9,7 @@ from tracer.records import Check, Site, Status
 from tracer.texts import DEFAULT_LANGUAGE, message
 from tracer.verification.catalogue import CONSEQUENCES
 from tracer.verification.records import Outcome, Verification
-from tracer.verification.verdict import advice, spans
+from tracer.verification.verdict import advice, denial, spans
 
 _MOST = 6
 _LONGEST = 160
@@ -137,7 +137,7 @@ def _one(number: int, outcome: Outcome, also: list[str], found: Verification, la
         return message(f"verify.{name}", **values).text(language)
 
     check = outcome.check
-    lines = [f"{number}. {say('not_so', claim=check.claim)}  [{check.id}]"]
+    lines = [f"{number}. {denial(check).text(language)}  [{check.id}]"]
     if check.site is not None:
         lines += [f"   {check.site.place} · {check.site.scope}", f"       {_code(check.site)}"]
     lines += [f"   {say(f'row_{name}')} {text}" for name, text in _rows(check, language)]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from tracer.checks.outcome import Figure, outcome
-from tracer.records import Site, Status
+from tracer.records import Check, Site, Status
 from tracer.texts import Message, catalogue, message
 from tracer.verification.case import Case
 from tracer.verification.records import Finding
@@ -24,6 +24,11 @@ def claim(id: str, **values: object) -> Message:
     """Return the claim of the check ``id``: a check that a trace has, too, makes the same claim there."""
     name = id.replace(".", "_") + "_claim"
     return say(name, **values) if f"verify.{name}" in catalogue() else message(f"checks.{name}", **values)
+
+
+def denial(check: Check) -> Message:
+    """Return what is wrong where ``check`` fails: its claim turned round."""
+    return message(f"denials.{check.id.replace('.', '_')}", **check.claim.values)
 
 
 def advice(id: str) -> Message:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from tracer.cli import common, options, prompt, streams, words
 from tracer.cli.command import About, Argument, Command, Example, Option, language_of
 from tracer.cli.options import RunOptions
-from tracer.cli.values import File, Word
+from tracer.cli.values import Engine, File, Word
 from tracer.errors import InputError
 from tracer.texts import Message, message
 
@@ -23,7 +24,30 @@ if TYPE_CHECKING:
 
 # What a trace of one head may be asked for, and a verification not.
 _NOT_HERE = {"query": None}
+_ENGINE = "transformers"
 _FORMATS = ("terminal", "json")
+
+
+class _Engine(Engine):
+    """Any engine's name, for an answer that says what to do; but only the one that can be verified is offered."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        """Return the engine that can be verified."""
+        return [CompletionItem(_ENGINE)] if _ENGINE.startswith(incomplete) else []
+
+
+def _options() -> list[click.Parameter]:
+    """Return the options of a run, but those that a verification has not."""
+    engine = Option(
+        "--engine",
+        type=_Engine(words.ENGINES),
+        default=_ENGINE,
+        metavar="NAME",
+        heading="cli.heading_how",
+        text=message("cli.opt_engine", known=_ENGINE),
+    )
+    offered = [option for option in options.run_options() if option.name not in _NOT_HERE]
+    return [engine if option.name == "engine" else option for option in offered]
 
 
 def _verify(ctx: click.Context, /, **values: Any) -> int:
@@ -31,8 +55,9 @@ def _verify(ctx: click.Context, /, **values: Any) -> int:
     if values["prompt_file"] == prompt.STANDARD_INPUT and (values["verbose"] or prompt.from_keyboard()):
         streams.say(message("cli.reading_standard_input").text(language))
     model, every, thorough, junit = (values.pop(name) for name in ("model", "all", "thorough", "junit"))
-    if every and (values["layers"] is not None or values["head"] is not None):
-        raise InputError("verify.all_with", option="--layers" if values["layers"] is not None else "--head")
+    some = next((name for name in ("layer", "layers", "head") if every and values[name] is not None), None)
+    if some is not None:
+        raise InputError("verify.all_with", option=f"--{some}")
     head = values.pop("head")
     asked = options.read(model, {**_NOT_HERE, "window": None, "save": None, "head": None, **values})
     options.check_outputs(asked.output, junit)
@@ -123,7 +148,7 @@ COMMAND = Command(
         Argument("model", metavar="MODEL", type=Word(words.MODELS), text=_text("arg_model")),
         Option("--all", is_flag=True, heading=_WHAT, text=_text("opt_all")),
         Option("--thorough", is_flag=True, heading=_WHAT, text=_text("opt_thorough")),
-        *[option for option in options.run_options() if option.name not in _NOT_HERE],
+        *_options(),
         Option(
             "--format",
             type=Word(_FORMATS),

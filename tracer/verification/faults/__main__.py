@@ -4,9 +4,10 @@ tables as Markdown. Ends with 1 where a fault was missed or the real code raised
 Must not know: which faults there are.
 """
 
+import argparse
 import sys
 
-from tracer.texts import DEFAULT_LANGUAGE, LANGUAGES
+from tracer.texts import DEFAULT_LANGUAGE, LANGUAGES, message
 from tracer.verification.faults import tables
 from tracer.verification.faults.catalogue import FAULTS
 from tracer.verification.faults.grid import cells
@@ -15,7 +16,11 @@ from tracer.verification.faults.trial import run_fault
 
 def main(arguments: list[str]) -> int:
     """Print both tables; returns the exit code."""
-    language = arguments[0] if arguments and arguments[0] in LANGUAGES else DEFAULT_LANGUAGE
+    parser = argparse.ArgumentParser(
+        prog="python -m tracer.verification.faults", description=message("verify.faults_help").text()
+    )
+    parser.add_argument("language", nargs="?", choices=LANGUAGES, default=DEFAULT_LANGUAGE)
+    language = parser.parse_args(arguments).language
     caught = [run_fault(fault) for fault in FAULTS]
     print(tables.faults(caught, language))
     found = list(cells())
