@@ -374,3 +374,23 @@ def test_a_norm_of_another_kind_is_such_code_too() -> None:
     attention.q_norm = Other(attention.q_norm)
     with pytest.raises(AssertionError, match="q_norm is a Other"):
         tracer.assert_attention(model, tokens=IDS, strict=True)
+
+
+def test_a_hook_of_the_users_own_is_told_where_something_fails() -> None:
+    model = live_model()
+    hook = model.model.layers[1].self_attn.q_proj.register_forward_hook(lambda _, given, made: made.roll(1, 1))
+    text = complaint(model)
+    assert "[projections]" in text
+    assert "! Forward hooks are registered on self_attn.q_proj (layer 1)." in text
+    hook.remove()
+    assert tracer.verify(model, tokens=IDS, layers=(1,), scenarios=("plain",)).warnings == ()
+
+
+@pytest.mark.parametrize("register", ["register_forward_hook", "register_forward_pre_hook"])
+def test_a_hook_that_changes_nothing_is_told_on_the_page_only(register: str) -> None:
+    model = live_model()
+    for layer in model.model.layers[:2]:
+        getattr(layer.self_attn, register)(lambda *_: None)
+    found = tracer.verify(model, tokens=IDS, scenarios=("plain",))
+    assert found.exit_code == 0
+    assert found.warnings[0].text().startswith("Forward hooks are registered on self_attn (layer 0–1).")

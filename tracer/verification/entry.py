@@ -20,7 +20,7 @@ from tracer.names import LONG_DTYPES
 from tracer.pipeline import read_dtype, read_prompt
 from tracer.records import CheckpointFacts, Choice
 from tracer.texts import Message, message
-from tracer.verification import outcomes
+from tracer.verification import outcomes, verdict
 from tracer.verification.places import Places
 from tracer.verification.records import Verification
 from tracer.verification.run import Examination, Examined, Progress, examine
@@ -148,7 +148,7 @@ def verify_model(
         subject=type(live.model).__name__,
         facts=None,
         choices={name: Choice(value, own) for name, value in values.items()},
-        warnings=(*_compiler_warnings(live), *_window_warnings(live), *shortened),
+        warnings=(*_compiler_warnings(live), *_hook_warnings(live), *_window_warnings(live), *shortened),
     )
 
 
@@ -234,6 +234,13 @@ def _known(scenarios: Sequence[str] | None) -> tuple[str, ...] | None:
 def _compiler_warnings(live: Live) -> tuple[Message, ...]:
     """Return a warning where what was verified is not what the compiler makes of it."""
     return (message("verify.compiled"),) if live.compiled else ()
+
+
+def _hook_warnings(live: Live) -> tuple[Message, ...]:
+    """Return a warning for each part of an attention that the user's hooks may change."""
+    return tuple(
+        message("verify.hooked", name=name, layers=verdict.spans(layers)) for name, layers in live.hooked.items()
+    )
 
 
 def _window_warnings(live: Live) -> tuple[Message, ...]:

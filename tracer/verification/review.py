@@ -36,14 +36,13 @@ def review(found: Verification, language: str = DEFAULT_LANGUAGE) -> str:
     rest = [id for id in dict.fromkeys(outcome.check.id for outcome in found.failures) if id not in told]
     if rest:
         parts.append(say("review_more", ids=", ".join(rest)))
+    parts += [f"! {warning.text(language)}" for warning in found.warnings]
     return "\n\n".join(parts) + "\n"
 
 
+_SEEN = ("interface", "weights", "projection", "norm", "rope", "reference", "layout", "cache")
 # Reasons that lie in the model's own code, not in this input, this dtype or this kernel.
-_OWN_CODE = frozenset(
-    f"verify.{name}_hidden"
-    for name in ("interface", "weights", "projection", "norm", "rope", "reference", "layout", "cache")
-)
+_OWN_CODE = frozenset(("verify.norm_foreign", *(f"verify.{name}_hidden" for name in _SEEN)))
 
 
 def unseen(found: Verification, language: str = DEFAULT_LANGUAGE) -> str:

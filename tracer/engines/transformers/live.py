@@ -21,7 +21,7 @@ from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.engines.ambient import plain
 from tracer.engines.arrays import dtype_name, torch_dtype
 from tracer.engines.transformers import streaming
-from tracer.engines.transformers.calls import EVERYTHING, Call
+from tracer.engines.transformers.calls import EVERYTHING, PARTS, Call
 from tracer.engines.transformers.compiled import is_compiled, is_wrapped, original
 from tracer.engines.transformers.lending import lent, quiet_cast
 from tracer.engines.transformers.roles import registered
@@ -70,6 +70,17 @@ class Live:
     def compiled(self) -> bool:
         """Whether the model, a part of it or its attention function is meant to run through torch.compile."""
         return is_compiled(self._given) or is_wrapped(registered(self.implementation)) or self.implementation == _FLEX
+
+    @property
+    def hooked(self) -> Mapping[str, tuple[int, ...]]:
+        """The layers whose attention, or a part of it, by name, has hooks of the user's own."""
+        found: dict[str, list[int]] = {}
+        for layer, attention in self.attentions.items():
+            for name in ("", *PARTS):
+                module = original(getattr(attention, name, None)) if name else attention
+                if getattr(module, "_forward_hooks", None) or getattr(module, "_forward_pre_hooks", None):
+                    found.setdefault(f"self_attn.{name}".rstrip("."), []).append(layer)
+        return {name: tuple(layers) for name, layers in found.items()}
 
     @property
     def implementation(self) -> str:

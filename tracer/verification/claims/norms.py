@@ -72,7 +72,7 @@ def _three(case: Case, name: str) -> list[Finding]:
     if comparison is None:
         reason = _hidden(case, name)
         return [
-            untested(case, id, expected=_expected(case, id, name), reason=reason, about=_about(id, name))
+            untested(case, id, expected=_expected(case, id, name), reason=reason, about=_about(id, name), part=name)
             for id in _CHECKS
         ]
     return [_one(case, name, id, comparison) for id in _CHECKS]
