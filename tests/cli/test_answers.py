@@ -28,6 +28,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     asked: Calls = []
 
     def traced(*arguments: Any, **options: Any) -> tuple[LayerTrace, ...]:
+        options.pop("report")("httpx 0.28.1", 120_000, 240_000)
         options.pop("progress")(0, 1)
         options.pop("cost")(1234, 5678)
         asked.append((arguments, options))
@@ -246,7 +247,7 @@ def test_the_collector_works_again_once_the_layer_runs(
 
 def test_progress_and_cost_are_told_on_request(trace: Trace, calls: Calls) -> None:
     assert trace("qwen3", "--verbose").err == (
-        "Loading the model's code and the checkpoint ...\nRunning layer 0 (up to layer 0) ...\n"
+        "Loading the model's code and the checkpoint ...\nfetching httpx 0.28.1: 0.1/0.2 MiB\nRunning layer 0 ...\n"
         "Read 1,234 bytes of weights, of 5,678 in the checkpoint.\n"
     )
 

@@ -51,6 +51,8 @@ def test_json_goes_whole_into_a_file(tmp_path: Path) -> None:
         (("--engines", "transformers,nanovllm"), "found nanovllm. Did you mean nano-vllm?"),
         (("--engines", "transformers,transformers@"), "found transformers@"),
         (("--kernels", "eager,spda"), "found spda. Did you mean sdpa?"),
+        (("--engines", ","), "leave a name empty in ,. Write names with one comma between them"),
+        (("--kernels", "eager,,sdpa"), "leave a name empty in eager,,sdpa."),
         (("--engines", "transformers,nano-vllm", "--kernels", "eager,sdpa"), "name several sides"),
         (("--engines", "transformers,nano-vllm", "--head", "1"), "--head"),
         (("--engines", "transformers,nano-vllm", "--layer", "9"), "layer 9"),

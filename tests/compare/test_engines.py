@@ -299,7 +299,7 @@ def test_the_page_says_where_and_why(single: Comparison) -> None:
 
 def test_the_page_is_there_in_chinese(single: Comparison) -> None:
     text = page(single, "zh")
-    assert "在第 0 层的「第一个 norm 旁的残差」处分叉" in text
+    assert "在第 0 层的「进入第一个 norm 时保留的残差」处分叉" in text
     assert "残差在仍被使用时被覆盖了" in text
 
 

@@ -52,6 +52,7 @@ def put(shelf: Path, name: str, version: str, *requires: str, files: dict[str, s
         ("transformers", None),
         ("transformers@", None),
         ("transformers@x", None),
+        ("transformers@5..1", None),
         ("transformers@../5", None),
         ("nano-vllm@1", None),
     ],
@@ -131,10 +132,21 @@ def test_a_damaged_wheel_is_refused(shelf: Path) -> None:
 
 
 def test_a_version_that_cannot_run_here_says_what_it_said(shelf: Path, make_checkpoint: Callable[..., Path]) -> None:
-    put(shelf, "transformers", "0.0.1", files={"transformers/__init__.py": "raise ImportError('too old for this')\n"})
+    put(shelf, "transformers", "9.0.1", files={"transformers/__init__.py": "raise ImportError('too new for this')\n"})
     asked = {"checkpoint": str(make_checkpoint()), "tokens": [1, 2], "head": 0, "kernel": "cpu-flash"}
-    with pytest.raises(Unsupported, match=r"transformers 0\.0\.1 was laid out, but could not run here"):
-        engine.trace_layers("0.0.1", [0], asked)
+    with pytest.raises(Unsupported) as refused:
+        engine.trace_layers("9.0.1", [0], asked)
+    said = str(refused.value)
+    assert said.startswith("transformers 9.0.1 is here, but did not run beside the packages that are installed: ")
+    assert said.endswith(" A version closer to the installed one is likelier to fit them.")
+    assert "\n" not in said  # one sentence, no traceback
+
+
+def test_a_version_older_than_any_known_one_is_refused_before_anything_is_fetched(shelf: Path, tmp_path: Path) -> None:
+    put(shelf, "transformers", "4.57.0")
+    with pytest.raises(Unsupported, match=r"transformers 4\.57\.0 is older than 5\.16, .*; nothing was fetched\."):
+        engine.trace_layers("4.57.0", [0], {})
+    assert not (tmp_path / "cache").exists()
 
 
 def test_the_installed_version_by_its_number_runs_in_another_process_and_gives_the_same_bits(

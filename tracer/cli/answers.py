@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tracer import files
 from tracer.cli import collector, exits, streams
+from tracer.cli import progress as telling
 from tracer.cli.inert import sentence
 from tracer.cli.options import DiffOptions, RunOptions, ShowOptions
 from tracer.errors import InputError
@@ -116,7 +117,7 @@ def _traced(
 
     def layer_starts(layer: int, layers: int) -> None:
         collector.release()  # everything large is imported by the time the first layer runs
-        progress(message("cli.running_layer", layer=layer, last=layers - 1))
+        telling.running(progress)(layer, layers)
 
     def read(bytes_read: int, bytes_stored: int | None) -> None:
         name = "cli.bytes_read" if bytes_stored is None else "cli.bytes_read_of"
@@ -140,6 +141,7 @@ def _traced(
             device=asked.device,
             dtype=asked.dtype,
             progress=layer_starts,
+            report=telling.fetching(progress),
             cost=read,
             light=True,
             placement=placement,

@@ -4,8 +4,8 @@ language; the language is the context's ``obj``. A mistake in usage leaves here 
 Must not know: any particular command.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
@@ -29,13 +29,15 @@ class Example:
 @dataclass(frozen=True)
 class About:
     """What a help page says about a command: one line, more to read after it, lines to try; how it is called where that
-    is not simply its name, arguments and options; and options of another command that belong on its page, too."""
+    is not simply its name, arguments and options; options of another command that belong on its page, too; and what
+    exit codes say where that is not what they say everywhere."""
 
     line: Message
     more: Message | None = None
     usage: Message | None = None
     examples: tuple[Example, ...] = ()
     borrowed: tuple[click.Parameter, ...] = ()
+    exits: Mapping[int, Message] = field(default_factory=dict)
 
 
 class Option(click.Option):

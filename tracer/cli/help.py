@@ -143,5 +143,6 @@ def _parameters(ctx: click.Context, writer: _Writer) -> Iterator[str]:
 
 def _closing(ctx: click.Context, writer: _Writer) -> Iterator[str]:
     yield from writer.heading("cli.heading_exit")
+    own = about(ctx.command).exits
     for code in exits.ALL:
-        yield from writer.rows([(str(code), message(f"cli.exit_{code}"))], label_width=3)
+        yield from writer.rows([(str(code), own.get(code, message(f"cli.exit_{code}")))], label_width=3)

@@ -4,12 +4,14 @@ Nothing is called a cause without evidence from these very runs. Must not know: 
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 from tracer.compare.records import Comparison, Finding, Written
+from tracer.page.header import spans
 from tracer.records import LayerTrace, Site
-from tracer.texts import message
+from tracer.texts import Message, message
 
 RESIDUAL = "nanovllm.residual"
 
@@ -57,17 +59,15 @@ def _in_place(found: Comparison, written: list[Written]) -> tuple[Finding, ...]:
     versions = first.versions
     text = message(
         "compare.in_place",
-        alias=first.alias.code,
-        alias_at=first.alias.place,
-        victim=" ".join(first.victim.code.split()),
-        victim_at=first.victim.place,
-        writes=", ".join(f"{site.code} ({site.place})" for site in dict.fromkeys(first.writes)),
+        alias=_at(first.alias),
+        victim=_at(first.victim),
+        writes=_both(dict.fromkeys(first.writes)),
         before=versions[0],
         after=versions[1],
         changed=first.changed,
         layer=first.layer,
         times=len(written),
-        layers=", ".join(map(str, dict.fromkeys(one.layer for one in written))),
+        layers=spans(sorted({one.layer for one in written})),
     )
     facts: dict[str, float | int | str] = {
         "layer": first.layer,
@@ -80,6 +80,15 @@ def _in_place(found: Comparison, written: list[Written]) -> tuple[Finding, ...]:
         "here": 1,
     }
     return (Finding("in_place", text, (first.victim, first.alias, *dict.fromkeys(first.writes)), facts),)
+
+
+def _both(sites: Iterable[Site]) -> Message:
+    told = [_at(site) for site in sites]
+    return reduce(lambda a, b: message("compare.both_of", a=a, b=b), told) if told else message("compare.unseen")
+
+
+def _at(site: Site) -> Message:
+    return message("compare.at", code=" ".join(site.code.split()), place=site.place)
 
 
 def _left_out(found: Comparison, trace: LayerTrace, places: Places) -> list[Finding]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracer.cli import common, options, prompt, streams, words
+from tracer.cli import progress as telling
 from tracer.cli.command import About, Argument, Command, Example, Option, language_of
 from tracer.cli.options import RunOptions
 from tracer.cli.values import Engine, Word
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 # What a trace of one head is asked for has no meaning for all heads of two runs.
 _NOT_HERE = {"layers": None, "head": None, "query": None, "engine": "transformers", "kernel": "auto"}
-_MEBIBYTE = 1 << 20
 
 
 class Names(click.ParamType[tuple[str, ...]]):
@@ -39,7 +39,10 @@ class Names(click.ParamType[tuple[str, ...]]):
         """Return the words; raises InputError for one that is not known, with a suggestion."""
         if isinstance(value, tuple):
             return value
-        return tuple(self._kind.convert(part.strip(), param, ctx) for part in str(value).split(","))
+        parts = [part.strip() for part in str(value).split(",")]
+        if not all(parts):
+            raise InputError("compare.empty_name", found=value, known=", ".join(self._kind.known))
+        return tuple(self._kind.convert(part, param, ctx) for part in parts)
 
 
 def _compare(ctx: click.Context, /, **values: Any) -> int:
@@ -65,13 +68,6 @@ def _found(
     progress(message("cli.preparing"))
     from tracer.compare.run import Asked, compare  # reaches the pipeline, and with it everything heavy
 
-    def running(layer: int, layers: int) -> None:
-        progress(message("cli.running_layer", layer=layer, last=layers - 1))
-
-    def fetching(what: str, done: int, total: int | None) -> None:
-        size = f"{done / _MEBIBYTE:.0f}" + ("" if total is None else f"/{total / _MEBIBYTE:.0f}")
-        progress(message("versions.fetching", what=what, size=size))
-
     return compare(
         Asked(
             engines=engines,
@@ -84,8 +80,8 @@ def _found(
             chat=asked.chat,
             device=asked.device,
             dtype=asked.dtype,
-            progress=running,
-            report=fetching,
+            progress=telling.running(progress),
+            report=telling.fetching(progress),
         )
     )
 
@@ -134,6 +130,7 @@ COMMAND = Command(
             Example("trace compare qwen3 --engines transformers,transformers@5.16.1", _text("example_versions")),
             Example("trace compare qwen3 --kernels cpu-flash,eager,sdpa", _text("example_kernels")),
         ),
+        exits={0: _text("exit_0"), 1: _text("exit_1"), 3: _text("exit_3")},
     ),
     callback=_compare,
     params=[

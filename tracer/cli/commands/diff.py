@@ -27,6 +27,7 @@ COMMAND = Command(
         line=message("cli.diff"),
         more=message("cli.diff_more"),
         examples=(Example("trace diff before.safetensors after.safetensors", message("cli.example_diff")),),
+        exits={0: message("diff.exit_0"), 1: message("diff.exit_1")},
     ),
     callback=_diff,
     params=[

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from packaging.version import Version
 
 from tracer.arrays import Array
 from tracer.engines.versions.names import PACKAGE
@@ -24,7 +25,9 @@ from tracer.records import LayerTrace
 from tracer.saved.read import load
 
 _CHILD = "from tracer.engines.versions.child import main; main()"
-_SAID = 2000
+# The first version whose Qwen3 attention has the places and names that a trace looks for.
+OLDEST = "5.16"
+_SAID = 400
 
 
 def trace_layers(
@@ -35,6 +38,8 @@ def trace_layers(
     ``report`` is told of what is fetched. Raises InputError where the version cannot be had, Unsupported where it
     cannot be run with what is installed here.
     """
+    if Version(version) < Version(OLDEST):
+        raise Unsupported("versions.too_old", version=version, oldest=OLDEST)
     here = version == importlib.metadata.version(PACKAGE)
     folder = None if here else laid_out(PACKAGE, version, report)
     with tempfile.TemporaryDirectory(prefix="tracer-version-") as scratch:
@@ -51,12 +56,19 @@ def trace_layers(
         )
         saved = [Path(scratch) / f"{layer}.safetensors" for layer in layers]
         if ended.returncode != 0 or not all(path.exists() for path in saved):
-            raise Unsupported("versions.failed", version=version, said=ended.stderr.strip()[-_SAID:])
+            raise Unsupported("versions.failed", version=version, said=_said(ended.stderr))
         traces = tuple(_in_memory(load(path)) for path in saved)
     ran = traces[0].versions.get(PACKAGE)
     if ran != version:
         raise Unsupported("versions.ran", version=version, ran=ran)
     return traces
+
+
+def _said(errors: str) -> str:
+    """Return in one line what the other process ended with: of a traceback its last line."""
+    lines = [" ".join(line.split()) for line in errors.splitlines() if line.strip()]
+    said = lines[-1] if any(line.startswith("Traceback") for line in lines) else " ".join(lines)
+    return said if len(said) <= _SAID else f"{said[:_SAID].rsplit(' ', 1)[0]} …"
 
 
 def _in_memory(trace: LayerTrace) -> LayerTrace:

@@ -2,6 +2,8 @@
 
 import re
 
+from packaging.version import InvalidVersion, Version
+
 PACKAGE = "transformers"
 _NAME = re.compile(rf"{PACKAGE}@([0-9][A-Za-z0-9.!+_-]*)")
 
@@ -9,4 +11,10 @@ _NAME = re.compile(rf"{PACKAGE}@([0-9][A-Za-z0-9.!+_-]*)")
 def version_of(engine: str) -> str | None:
     """Return the version that an engine's name asks for, None where it names none."""
     match = _NAME.fullmatch(engine)
-    return match[1] if match else None
+    if match is None:
+        return None
+    try:
+        Version(match[1])
+    except InvalidVersion:
+        return None
+    return match[1]
