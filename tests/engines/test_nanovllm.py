@@ -23,7 +23,10 @@ from tracer.engines.transformers.engine import Wanted
 from tracer.errors import InputError, Unsupported
 from tracer.kernels import cpu_flash
 from tracer.kernels.choose import choose
+from tracer.page.head import head_page
 from tracer.records import Choice, LayerTrace, Request, Status, Token
+from tracer.render.terminal.render import render
+from tracer.render.terminal.screen import Screen
 from tracer.result import look_at
 from tracer.saved.read import load
 from tracer.saved.write import save
@@ -255,6 +258,9 @@ def test_it_drops_yarn_scaling(make_checkpoint: Callable[..., Path]) -> None:
 def test_with_attention_bias_it_skips_the_norms_of_q_and_k(make_checkpoint: Callable[..., Path]) -> None:
     trace = run(make_checkpoint(attention_bias=True), 0, prompt(5), "bfloat16")
     assert "q_norm" not in trace.captures
+    page = " ".join(render(head_page(look_at(trace, 1), "en"), Screen(width=200)).split())
+    assert "RMSNorm(Q) left out by nano-vllm" in page
+    assert "! 1 warning" in page.partition("checkpoint")[0]  # beside the verdict
     assert "it skips q_norm and k_norm" in str(trace.warnings[-1])
 
 

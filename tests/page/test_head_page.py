@@ -49,9 +49,9 @@ def test_the_kind_of_layer_is_said_with_what_follows_from_it(kind: str, window: 
     assert f"{kind} by config: {said}" in text
 
 
-def test_a_step_that_the_model_has_not_is_told_apart_from_one_inside_the_call() -> None:
+def test_a_step_that_the_code_leaves_out_is_told_apart_from_one_inside_the_call() -> None:
     rows = next(block for block in section(page(), "steps").blocks if isinstance(block, Table)).rows
-    assert (plain(rows[1].cells[3]), plain(rows[1].cells[4])) == ("", "not a step of this model")
+    assert (plain(rows[1].cells[3]), plain(rows[1].cells[4])) == ("", "left out by transformers")
 
 
 def test_an_expression_that_gives_several_tensors_is_marked_once() -> None:

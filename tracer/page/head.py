@@ -58,7 +58,7 @@ def head_page(trace: Trace, language: str, *, query: int | None = None, size: in
         "head" if query is None else "query",
         language,
         line(Piece(title, Role.STRONG)),
-        header.verdict(say, trace.checks),
+        header.verdict(say, trace.checks) + header.warned(say, len(layer.warnings)),
         tuple(section for section in sections if section is not None),
     )
 

@@ -29,6 +29,11 @@ def verdict(say: Words, checks: tuple[Check, ...]) -> Line:
     return tuple(parts)
 
 
+def warned(say: Words, count: int) -> Line:
+    """Return how many warnings the page has, to stand beside the verdict; empty where none."""
+    return line(Piece(f"  ! {say.count('warned', count)}", Role.WARNING)) if count else ()
+
+
 def ran(say: Words, layer: LayerTrace, layers: Sequence[LayerTrace] = ()) -> Section:
     """Return what ran: checkpoint, prompt, engine, kernel and why, dtype and device.
 

@@ -103,7 +103,7 @@ def overview_page(
         "overview",
         language,
         line(Piece(title, Role.STRONG)),
-        header.verdict(say, tuple(check for _, check in checked)),
+        header.verdict(say, tuple(check for _, check in checked)) + header.warned(say, len(_warnings(layers))),
         tuple(section for section in sections if section is not None),
     )
 

@@ -103,7 +103,9 @@ def _where(say: Words, step: Step, layer: LayerTrace) -> Line:
     site = site_of(step, layer)
     if site is not None:
         return line(place(site))
-    return muted(say("left_out" if step.id in _OUTSIDE_THE_CALL else "inside_the_call"))
+    if step.id in _OUTSIDE_THE_CALL:
+        return line(Piece(say("left_out", engine=layer.request.engine.value), Role.WARNING))
+    return muted(say("inside_the_call"))
 
 
 # ------------------------------------------------------------------------------------------- steps 1 to 3
