@@ -1,6 +1,7 @@
 """Files a lint is given: whatever is wrong with them is told, nothing crashes, nothing is run."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,25 @@ def test_lines_end_as_python_has_it(tmp_path: Path, end: str) -> None:
     (tmp_path / "a.py").write_bytes(code.encode())
     (kernel,) = lint([tmp_path]).kernels
     assert (kernel.place.span.line, kernel.place.code) == (3, "F.scaled_dot_product_attention(q, k, v)")
+
+
+CHAINS = {
+    "queries": "q = q + turn(q) + (q if m else q * 2)",
+    "factors": "q = q * 2 if m else q * 3",
+    "scores": "s = s + (s if m else s * 2)",
+    "masks": "t = t * (t if m else t * 2)",
+    "weights": "w = w * (w if m else w * 2)",
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_ways_that_multiply_do_not_multiply_the_time(linted: Lint, name: str) -> None:
+    lines = ["s = q @ k.mT", "t = torch.ones(4, 4)", "w = m", *[CHAINS[name]] * 40]
+    lines += ["w = F.softmax(s * w + t, dim=-1) @ v", "return F.scaled_dot_product_attention(q, k, w)"]
+    started = time.process_time()
+    report = linted("def f(q, k, v, m):\n" + "".join(f"    {line}\n" for line in lines))
+    assert {kernel.status for kernel in report.kernels} == {"unknown"}
+    assert time.process_time() - started < 5
 
 
 def test_nothing_that_is_read_is_run(tmp_path: Path) -> None:

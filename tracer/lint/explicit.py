@@ -15,6 +15,7 @@ from tracer.lint.factors import SHAPE_ONLY, Factors
 from tracer.lint.facts import At, Binding, Module, Scope
 from tracer.lint.resolve import Resolver
 from tracer.lint.values import Frame, Root, Value
+from tracer.texts import message
 
 SOFTMAX = re.compile(r"[sS]oftmax\s*\(")
 _PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm")
@@ -24,6 +25,7 @@ _PASSES = frozenset((
 ))  # fmt: skip
 TURNS = frozenset(("transpose", "permute", "movedim", "swapaxes", "moveaxis", "swapdims", "t", "flatten", "unflatten"))
 _MOST = 12
+_DEEPEST = 14
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,11 @@ class ExplicitFinder:
     def __init__(self, resolver: Resolver, factors: Factors) -> None:
         self._resolver = resolver
         self._factors = factors
+        self._known: dict[Value, tuple[Scores, ...]] = {}
+        self._active: set[Value] = set()
+        self._cut_short: set[Value] = set()  # those whose ways were not followed to their ends
+        self._far = 0
+        self._circles = 0
 
     def find(self, module: Module) -> Iterator[Explicit]:
         """Yield every softmax of a file that attention is computed with."""
@@ -155,12 +162,34 @@ class ExplicitFinder:
 
     def scores(self, value: Value, frames: tuple[Frame, ...] = ()) -> tuple[Scores, ...]:
         """Return the ways the scores may have come about, seen inside ``frames``; empty where they are no product."""
-        found = tuple(dict.fromkeys(self._scores(replace(value, frames=frames), 0)))
-        return found[:_MOST]
+        asked = replace(value, frames=frames)
+        found = self._scores(asked, 0)
+        if found and (asked in self._cut_short or len(found) > _MOST):
+            why = message("lint.too_far") if asked in self._cut_short else message("lint.too_many", count=len(found))
+            return (replace(found[0], scale=Product(known=False, why=why)),)
+        return found
 
-    def _scores(self, value: Value, depth: int) -> Iterator[Scores]:
-        if depth > 14:
-            return
+    def _scores(self, value: Value, depth: int) -> tuple[Scores, ...]:
+        if value in self._known:
+            self._far += value in self._cut_short
+            return self._known[value]
+        if depth > _DEEPEST:
+            self._far += 1
+            return ()
+        if value in self._active:
+            self._circles += 1
+            return ()
+        self._active.add(value)
+        far, circles = self._far, self._circles
+        found = tuple(dict.fromkeys(self._ways(value, depth)))[: _MOST + 1]
+        self._active.discard(value)
+        if far != self._far:
+            self._cut_short.add(value)
+        if not self._active or circles == self._circles:  # cut by a circle, it is only right where that began
+            self._known[value] = found
+        return found
+
+    def _ways(self, value: Value, depth: int) -> Iterator[Scores]:
         for root in self._resolver.roots(value):
             if not root.value.path and isinstance(root.value.node, ast.BinOp | ast.Call):
                 masks = tuple(self._set_entries(value, root))
@@ -204,7 +233,7 @@ class ExplicitFinder:
         if isinstance(node.op, ast.Mult):
             sides.append((node.right, node.left))
         for rest, side in sides:
-            inner = tuple(self._scores(value.of(rest), depth + 1))
+            inner = self._scores(value.of(rest), depth + 1)
             if inner and "cap" in names.stem(side):  # a soft cap divides, bends and multiplies: the scale stays
                 yield from inner
                 return
@@ -226,7 +255,7 @@ class ExplicitFinder:
     def _added(self, value: Value, node: ast.BinOp, depth: int) -> Iterator[Scores]:
         taken = isinstance(node.op, ast.Sub)
         for rest, side in ((node.left, node.right), (node.right, node.left)):
-            inner = tuple(self._scores(value.of(rest), depth + 1))
+            inner = self._scores(value.of(rest), depth + 1)
             for scores in inner:
                 mask = Mask(value.of(side), "subtract" if taken else "add")
                 scale = replace(scores.scale, known=False) if taken and rest is node.right else scores.scale
@@ -250,7 +279,7 @@ class ExplicitFinder:
             yield from self._added(value, joined, depth)
             return
         if isinstance(node.func, ast.Attribute) and called in (*SHAPE_ONLY, "tanh", *_PASSES):
-            inner = tuple(self._scores(value.of(node.func.value), depth + 1))
+            inner = self._scores(value.of(node.func.value), depth + 1)
             if inner:
                 yield from (replace(each, turned=each.turned or called in TURNS) for each in inner)
                 return

@@ -49,13 +49,11 @@ class Factors:
     def __init__(self, resolver: Resolver, algebra: Algebra) -> None:
         self._resolver = resolver
         self._algebra = algebra
+        self._known: dict[tuple[Value, Scope], tuple[Product, ...]] = {}
 
     def of(self, value: Value) -> tuple[Product, ...]:
         """Return what the tensor was multiplied by, one product a way it may have come."""
-        found = tuple(dict.fromkeys(self._of(value, value.at.scope, 0)))
-        if len(found) > _MOST:
-            return (Product(known=False, why=message("lint.too_many", count=len(found))),)
-        return found or (Product(),)
+        return self._of(value, value.at.scope, 0) or (Product(),)
 
     def scalar(self, value: Value) -> tuple[Product, ...]:
         """Return the products of an operand that is a scale; empty where it is none, or may be a tensor."""
@@ -65,10 +63,19 @@ class Factors:
         name = names.stem(value.node)
         return products if name.startswith(("scal", "softmax_scal", "sm_scale", "norm_fac", "qk_scale")) else ()
 
-    def _of(self, value: Value, start: Scope, depth: int) -> Iterator[Product]:
-        if depth > 16:
-            yield Product(known=False, why=message("lint.too_far"))
-            return
+    def _of(self, value: Value, start: Scope, depth: int) -> tuple[Product, ...]:
+        key = (value, start)
+        if key not in self._known:
+            far = (Product(known=False, why=message("lint.too_far")),)
+            if depth > 16:
+                return far
+            self._known[key] = far  # what is made of itself
+            found = tuple(dict.fromkeys(self._ways(value, start, depth)))
+            many = (Product(known=False, why=message("lint.too_many", count=len(found))),)
+            self._known[key] = found if len(found) <= _MOST else many
+        return self._known[key]
+
+    def _ways(self, value: Value, start: Scope, depth: int) -> Iterator[Product]:
         for root in self._resolver.roots(value):
             changed = self._changed(value, root)
             if changed is not None:
