@@ -70,6 +70,10 @@ WAY = (
     ("kernel", "scaling)", "attention", "parameter", "scaling"),
     ("kernel", "scaling)\n", "attention", "start", "softmax_scale="),
 )
+NANO_WAY = (
+    ("model", "head_dim ** -0.5", "Attention.__init__", "attribute", "self.scaling"),
+    ("model", "self.scaling", "Attention.__init__", "start", "softmax_scale="),
+)
 
 
 @dataclass(eq=False)
@@ -77,7 +81,8 @@ class Known(Reader):
     """The analysis, answered in advance: the scale has a way, and nothing else has."""
 
     def path(self, value: str) -> ValuePath:
-        steps = tuple(self._step(*each) for each in WAY) if value == "scale" else ()
+        way = WAY if "kernel" in self.files else NANO_WAY
+        steps = tuple(self._step(*each) for each in way) if value == "scale" else ()
         return ValuePath(self.defined.project, "1.0", value, "softmax_scale", steps, None)
 
     def _step(self, key: str, code: str, scope: str, kind: str, binds: str) -> Step:

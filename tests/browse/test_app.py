@@ -103,8 +103,11 @@ def test_another_framework_stands_beside_and_follows() -> None:
         assert (beside.line, beside.current and beside.current.code) == (6, "self.qkv_proj(hidden_states)")
         await press(app, pilot, "N")  # to the scale
         assert (beside.line, beside.current and beside.current.code) == (3, "head_dim ** -0.5")
-        await press(app, pilot, "right_square_bracket")  # an expression without a name of its own
-        assert "nano-vllm 1.0: has no place of this name" in screen(app)
+        await press(app, pilot, "right_square_bracket")  # an expression without a name of its own: the way says
+        assert (beside.line, beside.current and beside.current.code) == (3, "head_dim ** -0.5")
+        assert "the nearest step" in screen(app)
+        await press(app, pilot, "up", "up", "up", "home")
+        assert "nano-vllm 1.0: nothing there corresponds" in screen(app)
         await press(app, pilot, "b")  # after the last framework: none
         assert not beside.display
 
@@ -138,6 +141,40 @@ def test_ctrl_c_ends_it_as_interrupted() -> None:
         await pilot.press("ctrl+c")
 
     assert browse(act).return_code == 130
+
+
+def test_a_question_mark_tells_every_key() -> None:
+    async def act(app: BrowseApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "question_mark")
+        told = list(app._notifications)[-1].message
+        for key in ("]", "N", "Tab", "Enter", "Ctrl-C", "PgUp"):
+            assert f"{key}  " in told or f"{key} " in told
+        assert "the marked expression before" in told
+
+    browse(act)
+
+
+def test_below_150_columns_the_source_has_the_width_beside_the_tree() -> None:
+    async def act(app: BrowseApp, pilot: Pilot[None]) -> None:
+        view = app.query_one("#source", SourceView)
+        assert view.size.width > 75
+        assert view.scroll_offset.x == 0
+
+    browse(act, (120, 40))
+
+
+def test_a_line_whose_head_is_out_of_sight_says_so() -> None:
+    async def act(app: BrowseApp, pilot: Pilot[None]) -> None:
+        view = app.query_one("#source", SourceView)
+        view.scroll_to(20, 0, animate=False, force=True)
+        await settle(app, pilot)
+        assert view.scroll_offset.x > 0
+        assert "‹" in view.render_line(3).text
+        view.scroll_to(0, 0, animate=False, force=True)
+        await settle(app, pilot)
+        assert "‹" not in view.render_line(3).text
+
+    browse(act, (60, 24))
 
 
 def test_q_ends_it() -> None:
@@ -215,7 +252,7 @@ def test_both_languages_without_starting_again() -> None:
     async def act(app: BrowseApp, pilot: Pilot[None]) -> None:
         await press(app, pilot, "l")
         shown = screen(app)
-        for words in ("向内核", "三个权重矩阵", "未取得", "值的来路", "上游"):
+        for words in ("溯源", "三个权重矩阵", "未取得", "值的路径", "上游"):
             assert words in shown
         for words in ("kernel [", "Formulas", "not here"):
             assert words not in shown

@@ -6,14 +6,16 @@ import pytest
 from browse_support import book, shelf
 
 from tests.invented_trace import invented
+from tracer.browse import elsewhere
 from tracer.browse.books import Book, Spot
 from tracer.browse.citation import citation
 from tracer.browse.colours import coloured
-from tracer.browse.details import details, formula_names
-from tracer.browse.elsewhere import neighbour, on_way, same_place
+from tracer.browse.details import correspondence, details, formula_names
+from tracer.browse.elsewhere import How, counterpart, neighbour, on_way, values_to_follow
 from tracer.browse.search import MOST, search
 from tracer.errors import InputError
 from tracer.page.record import plain
+from tracer.reading import catalogue
 from tracer.texts import LANGUAGES, MissingText, message
 
 MODEL, KERNEL = "transformers/model.py", "transformers/kernel.py"
@@ -105,14 +107,67 @@ def test_the_ways_through_an_expression(first: Book) -> None:
     assert neighbour(first, last, "scale", forward=True) is None
 
 
-@pytest.mark.parametrize(("id", "elsewhere"), [("scale", "scale"), ("project", "project"), ("scale.call", "scale")])
-def test_the_same_place_in_another_framework(first: Book, id: str, elsewhere: str) -> None:
+@pytest.mark.parametrize(
+    ("id", "elsewhere", "how"),
+    [("scale", "scale", How.SAME), ("project", "project", How.SAME), ("scale.call", "scale", How.HOLDS)],
+)
+def test_the_same_place_in_another_framework(first: Book, id: str, elsewhere: str, how: How) -> None:
     nano = shelf().book("nano-vllm")
-    assert same_place(place(first, id), nano) is None  # its places have not been looked for
+    assert counterpart(first, place(first, id), nano) is None  # its places have not been looked for
     nano.find_places()
-    found = same_place(place(first, id), nano)
+    found = counterpart(first, place(first, id), nano)
     assert found is not None
-    assert found.place == elsewhere
+    assert (found.spot.place, found.how) == (elsewhere, how)
+
+
+def test_a_step_of_a_way_is_the_step_of_the_same_role_elsewhere(first: Book) -> None:
+    nano = shelf().book("nano-vllm")
+    nano.find_places()
+    first.follow("scale")
+    handed, arrives, last = first.steps("scale")[1:]
+    assert values_to_follow(first, handed, nano) == ("scale",)
+    nano.follow("scale")
+    assert values_to_follow(first, handed, nano) == ()
+
+    def found(spot: Spot) -> tuple[str, How, str]:
+        same = counterpart(first, spot, nano)
+        assert same is not None
+        return same.spot.code, same.how, correspondence(nano, same, "en")
+
+    assert found(handed) == ("head_dim ** -0.5", How.NEAR, "the nearest step on the path of scale: 1 of 2")
+    assert found(arrives)[1] is How.NEAR
+    assert found(last) == ("self.scaling", How.WAY, "the same step on the path of scale: 2 of 2")
+
+
+def test_what_the_explicit_code_does_is_held_by_the_call_elsewhere() -> None:
+    assert {elsewhere._INSTEAD[step] for step in ("scores", "mask", "softmax", "output", "interface")} == {"call"}
+
+
+def test_an_expression_without_a_name_stands_for_the_named_one_around_it(first: Book) -> None:
+    nano = shelf().book("nano-vllm")
+    nano.find_places()
+    inner = first.under(MODEL, 7, 36)
+    assert inner is not None
+    assert (inner.code, inner.place) == ("self.q_proj(hidden_states)", "project")
+    part = Spot("transformers", MODEL, replace(inner.span, column=inner.span.column + 12), "", "hidden_states")
+    found = counterpart(first, part, nano)
+    assert found is not None
+    assert (found.spot.place, found.how) == ("project", How.HOLDS)
+    assert correspondence(nano, found, "zh") == "包含在 project 之中"
+
+
+def test_the_lesson_that_puts_a_place_first_is_told_first() -> None:
+    assert next(lesson.id for lesson in catalogue.lessons_at("transformers", "norm")) == "rope"
+    assert next(lesson.id for lesson in catalogue.lessons_at("transformers", "softmax")) == "softmax"
+
+
+def test_a_formula_stands_once_in_the_words_of_the_trace() -> None:
+    traced = shelf(traced=True).book("transformers")
+    said = {section.id: section for section in details(traced, place(traced, "project"), "en")}
+    (block,) = said["formula"].blocks
+    assert traced.layer is not None
+    assert traced.layer.captures["q_proj"].formula in str(block)
+    assert catalogue.formulas()["project"]["formula"] not in str(block)
 
 
 # --------------------------------------------------------------------------------------------------- what is said

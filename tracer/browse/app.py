@@ -18,8 +18,8 @@ from tracer.browse.books import Book, Shelf, Spot
 from tracer.browse.citation import citation
 from tracer.browse.contents import ContentsTree, Entry
 from tracer.browse.details import details
-from tracer.browse.elsewhere import neighbour, on_way
-from tracer.browse.keys import KeysBar, bindings
+from tracer.browse.elsewhere import neighbour, on_way, values_to_follow
+from tracer.browse.keys import KeysBar, bindings, every_key
 from tracer.browse.lowering import lowered
 from tracer.browse.search import Hit, search
 from tracer.browse.search_screen import SearchScreen
@@ -36,7 +36,7 @@ class BrowseApp(App[None]):
 
     CSS_PATH = "browse.tcss"
     ENABLE_COMMAND_PALETTE = False  # its texts are in one language only
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide"), (200, "-broad")]  # noqa: RUF012 (an instance variable to mypy)
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (150, "-wide"), (200, "-broad")]  # noqa: RUF012 (an instance variable to mypy)
     BINDINGS: ClassVar[list[BindingType]] = bindings()
 
     def __init__(self, shelf: Shelf, language: str = "en") -> None:
@@ -192,7 +192,25 @@ class BrowseApp(App[None]):
 
     def _show_beside(self) -> None:
         book = self.shelf.book(self._beside) if self._beside is not None else None
-        self.query_one(Beside).show(book, self.spot, self.language)
+        self.query_one(Beside).show(self.book, self.spot, book, self.language)
+        if book is not None and self.book is not None and self.spot is not None:
+            left = values_to_follow(self.book, self.spot, book)
+            if left:  # the step of the same value's way is known once that way has been followed there, too
+                self._follow_beside(book, left, self.spot)
+
+    def _follow_beside(self, book: Book, values: tuple[str, ...], spot: Spot) -> None:
+        def work() -> None:
+            for value in values:
+                with suppress(TracerError):  # without a way, the place that holds it is shown
+                    book.follow(value)
+                self.call_from_thread(self._followed_beside, book, value, spot)
+
+        self.run_worker(work, thread=True, group="beside", exclusive=True)
+
+    def _followed_beside(self, book: Book, value: str, spot: Spot) -> None:
+        self.query_one(ContentsTree).put_way(book, value)
+        if self.spot == spot and value in book.ways:
+            self._refresh()
 
     def _say_status(self, name: str, **values: object) -> None:
         self.query_one("#said", Static).update(self._text(name, **values))
@@ -253,6 +271,10 @@ class BrowseApp(App[None]):
     def action_help_quit(self) -> None:
         """End, as Ctrl-C does everywhere (Textual would only say so, in English)."""
         self.exit(return_code=_INTERRUPTED)
+
+    def action_keys(self) -> None:
+        """Say what every key does, also those that have no room in the bar."""
+        self.notify(every_key(self.language), title=self._text("keys_title"), timeout=30, markup=False)
 
     def action_hop(self, forward: bool) -> None:
         """Go to the next expression on a value's way, towards the kernel or its definition."""

@@ -8,7 +8,8 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from tracer.browse.books import Book, Spot
-from tracer.browse.elsewhere import same_place
+from tracer.browse.details import correspondence
+from tracer.browse.elsewhere import counterpart
 from tracer.browse.source_view import SourceView
 from tracer.texts import message
 
@@ -21,18 +22,20 @@ class Beside(Vertical):
         yield Static(id="beside-title", classes="title", markup=False)
         yield SourceView("beside")
 
-    def show(self, book: Book | None, spot: Spot | None, language: str) -> None:
-        """Show in ``book`` what ``spot`` is there, or that there is no such place; without a book, nothing at all."""
+    def show(self, own: Book | None, spot: Spot | None, book: Book | None, language: str) -> None:
+        """Show in ``book`` what ``spot`` of ``own`` is there, or that nothing is; without a book, nothing at all."""
         title, view = self.query_one("#beside-title", Static), self.query_one("#beside", SourceView)
-        found = same_place(spot, book) if spot is not None and book is not None else None
+        same = counterpart(own, spot, book) if own is not None and spot is not None and book is not None else None
+        found = same.spot if same is not None else None
         self.display, view.display = book is not None, found is not None
         if book is None:
             return
         name = book.library.release.name
-        if found is None:
+        if same is None or found is None:
             title.update(f" {message('browse.no_such_place', framework=name).text(language)} ")
             return
-        title.update(f" {name}  {found.place}  {message('browse.go_there').text(language)} ")
+        how = correspondence(book, same, language)
+        title.update(f" {name}  {how}  {message('browse.go_there').text(language)} ")
         view.show(book.files[found.file], book.spots(found.file))
         view.point(found)
         view.place(found.span.line, found.span.column)

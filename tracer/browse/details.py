@@ -6,7 +6,7 @@ Must not know: screens.
 from collections.abc import Sequence
 
 from tracer.browse.books import Book, Spot
-from tracer.browse.elsewhere import same_place
+from tracer.browse.elsewhere import Counterpart, How, counterpart
 from tracer.page.record import Block, Facts, Line, Piece, Prose, Role, Section, line
 from tracer.page.wording import muted
 from tracer.page.wording import place as place_piece
@@ -31,15 +31,14 @@ def details(book: Book, spot: Spot, language: str, others: Sequence[Book] = ()) 
     names = formula_names(spot)
     own = _traced_formula(book, spot)
     if names or own:
-        blocks: list[Block] = [Prose(line(Piece(own, Role.FORMULA)))] if own else []
-        blocks += [formulas(say, names)] if names else []
+        blocks: list[Block] = [formulas(say, names, own)] if names else [Prose(line(Piece(own, Role.FORMULA)))]
         sections.append(Section("formula", "", line(say("formulas_heading")), tuple(blocks)))
     if book.layer is not None:
         sections.append(_values(book, book.layer, spot, say))
     sections += _steps(book, spot, say)
-    elsewhere = [(other, found) for other in others if (found := same_place(spot, other)) is not None]
+    elsewhere = [(other, found) for other in others if (found := counterpart(book, spot, other)) is not None]
     if elsewhere:
-        rows = tuple((line(other.framework), _short_place(other, found)) for other, found in elsewhere)
+        rows = tuple((line(other.framework), _short_place(other, found, language)) for other, found in elsewhere)
         sections.append(Section("elsewhere", "", line(_text("elsewhere", language)), (Facts(rows),)))
     for lesson in catalogue.lessons_at(spot.framework, spot.place) if spot.place else ():
         text = say.own(lesson.texts)
@@ -118,8 +117,21 @@ def _steps(book: Book, spot: Spot, say: Words) -> list[Section]:
     return sections
 
 
-def _short_place(book: Book, spot: Spot) -> Line:
-    return line(place_piece(book.site(spot)), "  ", Piece(shortened(spot.code, 40), Role.CODE))
+def _short_place(book: Book, found: Counterpart, language: str) -> Line:
+    spot = found.spot
+    how = () if found.how is How.SAME else muted(f"  {correspondence(book, found, language)}")
+    return line(place_piece(book.site(spot)), "  ", Piece(shortened(spot.code, 40), Role.CODE), *how)
+
+
+def correspondence(book: Book, found: Counterpart, language: str) -> str:
+    """Return how ``found`` of ``book`` corresponds to what was asked about, in a few words."""
+    if found.how is How.SAME:
+        return found.spot.place or ""
+    if found.how is How.HOLDS:
+        return _text("held_by", language, place=found.spot.place)
+    (number, count) = next((stop.number, stop.count) for stop in book.stops(found.spot) if stop.value == found.value)
+    name = "step_of" if found.how is How.WAY else "step_near"
+    return _text(name, language, value=found.value, number=number, count=count)
 
 
 def _text(name: str, language: str, **values: object) -> str:

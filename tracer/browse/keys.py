@@ -20,15 +20,31 @@ KEYS = (
     ("u", "undo", "key_undo"),
     ("t", "tree", "key_tree"),
     ("l", "language", "key_language"),
+    ("?", "keys", "key_keys"),
     ("q", "quit", "key_quit"),
 )
-_NAMES = {"]": "right_square_bracket", "[": "left_square_bracket", "/": "slash"}
+_NAMES = {"]": "right_square_bracket", "[": "left_square_bracket", "/": "slash", "?": "question_mark"}
+# Further keys, as they are shown, and the names of their texts.
+_MORE = (
+    ("N", "more_mark"),
+    ("↑ ↓ ← →", "more_arrows"),
+    ("PgUp PgDn Home End", "more_pages"),
+    ("Tab", "more_tab"),
+    ("Enter", "more_enter"),
+    ("Ctrl-C", "more_interrupt"),
+)
 
 
 def bindings() -> list[BindingType]:
-    """Return the keys of the bar, and the one that goes with them unsaid: N is n backwards."""
+    """Return the keys of the bar, and N, which is n backwards."""
     shown = [Binding(_NAMES.get(key, key), action, show=False) for key, action, _ in KEYS]
     return [*shown, Binding("N", "mark(False)", show=False)]
+
+
+def every_key(language: str) -> str:
+    """Return a line for every key there is, with what it does."""
+    rows = [(key, f"{name}_long") for key, _, name in KEYS] + list(_MORE)
+    return "\n".join(f"{key}  {message(f'browse.{name}').text(language)}" for key, name in rows)
 
 
 class KeysBar(Static):

@@ -8,6 +8,7 @@ from functools import partial
 from typing import ClassVar
 
 from rich.cells import cell_len
+from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text as Drawn
 from textual import events
@@ -130,6 +131,8 @@ class SourceView(ScrollView, can_focus=True):
         strip = Strip(drawn.render(self.app.console))
         first = self.scroll_offset.x
         gutter = strip.crop(0, _GUTTER)
+        if first and self._lines[number - 1].strip():  # what begins further left is out of sight
+            gutter = Strip.join([strip.crop(0, _GUTTER - 1), Strip([Segment("‹", _HERE)])])
         code = strip.crop(_GUTTER + first, first + width).extend_cell_length(max(width - _GUTTER, 0))
         return Strip.join([gutter, code]).apply_style(self.rich_style + _LINE if here else self.rich_style)
 

@@ -62,8 +62,9 @@ def route() -> tuple[Mapping[str, Any], ...]:
 
 
 def lessons_at(framework: str, place: str) -> tuple[Lesson, ...]:
-    """Return the lessons that speak of a place of a framework."""
-    return tuple(lesson for lesson in lessons().values() if place in lesson.places.get(framework, ()))
+    """Return the lessons that speak of a place of a framework, those first in which it comes first."""
+    found = [lesson for lesson in lessons().values() if place in lesson.places.get(framework, ())]
+    return tuple(sorted(found, key=lambda lesson: lesson.places[framework].index(place)))
 
 
 def _read(name: str) -> dict[str, Any]:

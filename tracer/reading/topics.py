@@ -77,15 +77,15 @@ def place_blocks(say: Words, library: Library, place: str, seen: Seen | None, co
     return blocks
 
 
-def formulas(say: Words, names: Sequence[str]) -> Facts:
-    """Return formulas with what they say."""
+def formulas(say: Words, names: Sequence[str], own: str = "") -> Facts:
+    """Return formulas with what they say. ``own``: how a trace writes the first of them, for this very tensor."""
     known = catalogue.formulas()
     rows = []
     for name in names:
         entry = known[name]
         rows.append(
             (
-                line(Piece(entry["formula"], Role.FORMULA)),
+                line(Piece(own if own and name == names[0] else entry["formula"], Role.FORMULA)),
                 line(f"{say.own(entry)}  ", Piece(shape_of(say, entry), Role.MUTED)),
             )
         )
