@@ -212,6 +212,7 @@ def test_skipped_norms_are_found_where_their_result_is_used(make_checkpoint: Cal
     assert (finding.id, finding.facts["first_difference"]) == ("unread", 1)
     missing = "self_attn.q_norm.weight, self_attn.k_norm.weight, self_attn.o_proj.bias"
     assert f"no place for {missing} and leaves them out: 3 tensors in the one layer" in str(finding.text)
+    assert "self_attn.q_norm.weight、self_attn.k_norm.weight、self_attn.o_proj.bias" in finding.text.text("zh")
     assert finding.sites[0].code == "not self.qkv_bias"  # what decides it
 
 

@@ -42,6 +42,7 @@ COMMAND = Command(
             Example("trace qwen3 --layer 1", message("cli.example_layer")),
             Example("trace qwen3 --head 2 --prompt-file poem.txt --query 5", message("cli.example_query")),
             Example("trace qwen3 --tokens 5,9,5,9,5 --format json -o trace.json", message("cli.example_json")),
+            Example("trace qwen3 --engine nano-vllm --decode --head 2", message("nanovllm.example_decode")),
             Example("trace qwen3 --head 2 --kernel sdpa --save head.safetensors", message("cli.example_save")),
         ),
     ),

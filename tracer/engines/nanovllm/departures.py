@@ -74,4 +74,8 @@ def _unread(names: tuple[str, ...]) -> Message | None:
         parts.setdefault(part, set()).add(layer)
     layers = len(set().union(*parts.values()))
     one = "_one" if layers == 1 else ""
-    return message(f"nanovllm.unread{one}", tensors=", ".join(parts), count=len(names), layers=layers)
+    first, *rest = parts
+    listed: str | Message = first
+    for part in rest:
+        listed = message("nanovllm.and", a=listed, b=part)
+    return message(f"nanovllm.unread{one}", tensors=listed, count=len(names), layers=layers)
