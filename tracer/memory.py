@@ -16,6 +16,14 @@ DTYPE_BYTES = {"F64": 8, "F32": 4, "BF16": 2, "F16": 2}
 _KEPT_OF_EACH = 8
 # Of all scores at once: two sets while they become weights, and for each layer one that is kept.
 _SCORES_AT_ONCE = 2
+# A verification holds one layer's queries, keys and values in float64 this many times: as made, normed, arrived, right,
+# and what the difference takes.
+_JUDGED = 10
+# Of scores that it computes itself at once, whatever the number of heads (probes.py), and how many such stacks.
+_STACK, _STACKS = 1 << 24, 3
+# Numbers of a score's place beside that: the weights that were read, twice while they are joined, and masks.
+_READ_BYTES, _MASK_BYTES = 8, 12
+_THOROUGH = 3  # every row is compared, not only the first and last ones
 _GIB = 1 << 30
 
 
@@ -44,6 +52,23 @@ def needed(model: ModelFacts, *, tokens: int, layers: int, dtype: str, kernel: s
     return total
 
 
+def verification_needed(model: ModelFacts, *, tokens: int, layers: int, dtype: str, kernel: str, thorough: bool) -> int:
+    """Return about how much memory verifying ``layers`` layers takes beside the weights.
+
+    One layer is judged at a time; of the others only hidden states and outputs are kept. The effective weights of all
+    heads are read, [H, T, T], so this grows with the square of the tokens whatever the kernel.
+    """
+    size = DTYPE_BYTES.get(dtype, max(DTYPE_BYTES.values()))
+    judged = tokens * (model.heads + 2 * model.kv_heads) * model.head_dim * DTYPE_BYTES["F64"] * _JUDGED
+    kept = 2 * tokens * model.hidden_size * size * layers
+    scores = score_bytes(model.heads, tokens, 1)
+    stacks = min(scores, max(_STACK, tokens * tokens)) * DTYPE_BYTES["F32"] * _STACKS
+    square = scores * _READ_BYTES + tokens * tokens * _MASK_BYTES + stacks
+    if kernel == "eager":
+        square += scores * size * (_SCORES_AT_ONCE + 2)
+    return judged + kept + square * (_THOROUGH if thorough else 1)
+
+
 def limit() -> int:
     """Return how much a run may take: half of the memory that is available here, 8 GiB where that is not known."""
     free = available()
@@ -66,7 +91,8 @@ def available(meminfo: Path = Path("/proc/meminfo")) -> int | None:
         return None  # Windows has no sysconf
 
 
-def check(needed: int, allowed: int, tokens: int) -> None:
-    """Raise InputError, with the estimate, the limit and what to do, where ``needed`` is more than ``allowed``."""
+def check(needed: int, allowed: int, tokens: int, told: str = "pipeline.memory") -> None:
+    """Raise InputError ``told``, with the estimate, the limit and what to do, where ``needed`` is more than
+    ``allowed``."""
     if needed > allowed:
-        raise InputError("pipeline.memory", needed=needed / _GIB, limit=allowed / _GIB, tokens=tokens)
+        raise InputError(told, needed=needed / _GIB, limit=allowed / _GIB, tokens=tokens)

@@ -141,3 +141,97 @@ def put(model: Any, attention: type) -> Any:
         new.load_state_dict(layer.self_attn.state_dict())
         layer.self_attn = new
     return model
+
+
+class Inline(qwen3.Qwen3Attention):
+    """Every projection and norm written out: right, though no part is called as a module. Factors make it wrong."""
+
+    v_factor = 1.0
+    o_factor = 1.0
+
+    def forward(  # type: ignore[override]
+        self, hidden_states: Tensor, position_embeddings: Any, attention_mask: Any = None, cache: Any = None, **_: Any
+    ) -> Any:
+        functional, x = torch.nn.functional, hidden_states
+        shape, size = (*x.shape[:2], -1, self.head_dim), (self.head_dim,)
+        q = functional.linear(x, self.q_proj.weight).view(shape)
+        k = functional.linear(x, self.k_proj.weight).view(shape)
+        v = functional.linear(x, self.v_proj.weight * self.v_factor).view(shape).transpose(1, 2)
+        q = functional.rms_norm(q, size, self.q_norm.weight, self.config.rms_norm_eps).transpose(1, 2)
+        k = functional.rms_norm(k, size, self.k_norm.weight, self.config.rms_norm_eps).transpose(1, 2)
+        q, k = qwen3.apply_rotary_pos_emb(q, k, *position_embeddings)
+        if cache is not None:
+            k, v = cache.update(k, v, self.layer_idx)
+        causal = attention_mask is None and q.shape[2] > 1
+        out = functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=attention_mask, is_causal=causal, scale=self.scaling, enable_gqa=True
+        )
+        return functional.linear(out.transpose(1, 2).flatten(2), self.o_proj.weight * self.o_factor), None
+
+
+class InlineValues(Inline):
+    """The same with 1.5 times the weight of v_proj."""
+
+    v_factor = 1.5
+
+
+class InlineOutput(Inline):
+    """The same with 1.5 times the weight of o_proj."""
+
+    o_factor = 1.5
+
+
+class Changed(Direct):
+    """torch's own kernel, and queries, keys and values that ``change`` may replace before the cache."""
+
+    def change(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what is handed on."""
+        return q, k, v
+
+    def forward(  # type: ignore[override]
+        self, hidden_states: Tensor, position_embeddings: Any, attention_mask: Any = None, cache: Any = None, **_: Any
+    ) -> Any:
+        q, k, v = _projected(self, hidden_states)
+        q, k, v = self.change(*qwen3.apply_rotary_pos_emb(q, k, *position_embeddings), v)
+        if cache is not None:
+            k, v = cache.update(k, v, self.layer_idx)
+        causal = attention_mask is None and q.shape[2] > 1
+        out = torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=attention_mask, is_causal=causal, scale=self.scaling, enable_gqa=True
+        )
+        return self.o_proj(out.transpose(1, 2).flatten(2)), None
+
+
+class WrongValues(Changed):
+    """Values doubled before they reach the cache: the cache itself is right."""
+
+    def change(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return values twice as large."""
+        return q, k, 2 * v
+
+
+class BatchDependent(Changed):
+    """Queries turned back in layer 0 where the batch has several rows."""
+
+    def change(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return other queries in layer 0."""
+        return (-q if len(q) > 1 and self.layer_idx == 0 else q), k, v
+
+
+class OpenMask(qwen3.Qwen3Attention):
+    """A mask that is off by one: each query sees the next key, too."""
+
+    def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Call the real one with that mask."""
+        length = hidden_states.shape[1]
+        hidden = torch.ones(length, length, dtype=torch.bool).triu(2)
+        mask = torch.zeros(length, length).masked_fill(hidden, torch.finfo(torch.float32).min)
+        return super().forward(hidden_states, **{**kwargs, "attention_mask": mask[None, None]})
+
+
+class NoMask(qwen3.Qwen3Attention):
+    """The mask is not handed on."""
+
+    def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Call the real one without it."""
+        return super().forward(hidden_states, **{**kwargs, "attention_mask": None})

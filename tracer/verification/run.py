@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tracer import memory
 from tracer.engines.arrays import to_array
 from tracer.engines.transformers import probes
 from tracer.engines.transformers.calls import EVERYTHING, Call
@@ -55,7 +56,19 @@ class Examined:
 
 
 def examine(live: Live, places: Places, kind: str, wanted: Examination) -> Examined:
-    """Return every finding about ``live``; ``kind`` names the kernel it runs on."""
+    """Return every finding about ``live``; ``kind`` names the kernel it runs on.
+
+    Raises InputError, before anything runs, where that would take more memory than there is.
+    """
+    needed = memory.verification_needed(
+        live.facts(min(wanted.layers)),
+        tokens=len(wanted.ids),
+        layers=len(wanted.layers),
+        dtype=live.dtype,
+        kernel=kind,
+        thorough=wanted.thorough,
+    )
+    memory.check(needed, memory.limit(), len(wanted.ids), "verify.memory")
     names = scenarios.DEFAULT if wanted.only is None else wanted.only
     made = [one for name in names if (one := scenarios.make(name, wanted.ids, wanted.pad)) is not None]
     started = time.perf_counter()
