@@ -66,8 +66,8 @@ MISTAKES = {
     ),
     "not token ids": (
         ["qwen3", "--tokens", "5,,9"],
-        "--tokens takes whole numbers separated by commas, such as 5,9,5; part 2 is .",
-        "--tokens 需要用逗号隔开的整数，例如 5,9,5；其中第 2 项是 。",
+        "--tokens takes whole numbers separated by commas, such as 5,9,5; part 2 is nothing.",
+        "--tokens 需要用逗号隔开的整数，例如 5,9,5；其中第 2 项是 “”（空）。",
     ),
     "two prompts": (
         ["qwen3", "--prompt", "a", "--tokens", "1"],
