@@ -21,6 +21,7 @@ from tracer.texts import Message
 # Up to this many keys a failed check compares with other masks, to say what the fault looks like.
 _MOST_FOR_DIAGNOSIS = 4096
 _ROWS = 256
+_LARGEST_POWER = 700.0  # e to a higher one is no float64; a saved trace may hold any logsumexp
 
 
 def weights(subject: Subject) -> Check:
@@ -92,7 +93,7 @@ def _from_lse(subject: Subject, lse: Floats, next_shares: Floats) -> Check:
         return _untested(subject, say("causal_weights_undefined"))
     if next_key <= 2 * tolerance:
         return _untested(subject, say("causal_weights_blind", share=next_key, tolerance=tolerance))
-    extra = -np.expm1(subject.judged.lse[rows] - lse[rows])
+    extra = -np.expm1(np.minimum(subject.judged.lse[rows] - lse[rows], _LARGEST_POWER))
     worst = int(np.abs(extra).argmax())
     share, query = float(extra[worst]), subject.position(int(rows[worst]))
     holds = abs(share) <= tolerance
