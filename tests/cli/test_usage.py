@@ -106,7 +106,7 @@ MISTAKES = {
     "query of no head": (
         ["qwen3", "--query", "5"],
         "--query follows one position through one head. Say which head: --head N --query 5",
-        "--query 是在某一个头里跟踪一个位置。请指明是哪个头：--head N --query 5",
+        "--query 是在某一个头里追踪一个位置。请指明是哪个头：--head N --query 5",
     ),
     "window of nothing": (
         ["qwen3", "--window", "0"],
