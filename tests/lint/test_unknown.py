@@ -171,6 +171,7 @@ def test_a_scale_known_to_be_another_says_so(linted: Lint, scale: str) -> None:
     [
         ("F.softmax(q @ k.mT, dim=axis) @ v", UNKNOWN),
         ("F.softmax(q @ k.mT) @ v", UNKNOWN),
+        ("F.softmax(k @ q.mT * q.shape[-1] ** -0.5 + mask, dim=-1) @ v", UNKNOWN),
         ("F.softmax((q @ k.mT).transpose(-1, -2), dim=-1) @ v", UNKNOWN),
         ("softmax(q @ k.mT, -1) @ v", UNKNOWN),
         ("torch.bmm(F.softmax(torch.bmm(q, k.mT), dim=2), v)", KernelStatus.DEPENDS),

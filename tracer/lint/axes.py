@@ -49,7 +49,7 @@ def _number(axis: Value, resolver: Resolver) -> int | None:
 
 def _keys(explicit: Explicit, scores: Scores) -> int | None:
     """The axis of the keys in the scores, counted from the end."""
-    if scores.turned:
+    if scores.turned or (names.is_key(scores.query.node) and names.is_query(scores.key.node)):
         return None
     if explicit.weighted is not None:
         return None if explicit.turned else _summed(explicit.weighted, explicit.side)
