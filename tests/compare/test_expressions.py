@@ -78,6 +78,7 @@ def test_at_any_width_both_expressions_stand_whole_and_aligned_a_above_b(width: 
         at(step(0, "q"), "lse", site(850, LONG), site(67, CALLED, path="attention.py")),
         at(step(0, "q"), "output", site(850, LONG), site(67, CALLED, path="attention.py")),
         at(step(0, "q"), "q_norm", site(245, "self.q_norm(x)"), None),
+        at(step(0, "q"), "hidden", site(302, "hidden"), site(302, "hidden")),
     ]
     page = compare_page(comparison(invented(), invented(), pairs), "en")
     (places,) = (section for section in page.sections if section.id == "places")
@@ -88,4 +89,5 @@ def test_at_any_width_both_expressions_stand_whole_and_aligned_a_above_b(width: 
     assert len(set(starts)) == 1
     text = " ".join(" ".join(rows).split())
     assert f"lse, output A modeling_qwen3.py:850:8 {LONG} B attention.py:67:8 {CALLED}" in text
+    assert "hidden AB modeling_qwen3.py:302:8 hidden" in text
     assert "q_norm A modeling_qwen3.py:245:8 self.q_norm(x) B — no expression of its own" in text

@@ -92,6 +92,8 @@ def _spot(site: Site | None) -> object:
 
 
 def _sides(say: Say, a: Site | None, b: Site | None, name: str = "") -> list[tuple[Line, Line]]:
+    if a is not None and b is not None and _spot(a) == _spot(b):
+        return [(line(Piece(name, Role.CODE), Piece("AB", Role.LABEL)), _written(say, a))]
     names = (name, " " * len(name))
     return [
         (line(Piece(names[index], Role.CODE), Piece(side, Role.LABEL)), _written(say, site))

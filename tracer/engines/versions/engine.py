@@ -25,7 +25,7 @@ from tracer.records import LayerTrace
 from tracer.saved.read import load
 
 _CHILD = "from tracer.engines.versions.child import main; main()"
-# The first version whose Qwen3 attention has the places and names that a trace looks for.
+# The oldest version that is tested. A trace looks for places and names in Qwen3's source that older ones may not have.
 OLDEST = "5.16"
 _SAID = 400
 
