@@ -98,11 +98,23 @@ def test_sync_says_what_was_here_and_what_came(trace: Trace, asked: list[tuple[o
     ended = trace("vendor", "sync")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == (
-        "sglang 0.5.23: all 3 files were here already.\n"
-        "vllm 0.33.0: 4 files out of vllm.whl from https://i/simple, 2 KiB read.\n"
+        "sglang 0.5.23: nothing to do, every pinned file (3) was here already.\n"
+        "vllm 0.33.0: laid out from vllm.whl of https://i/simple, 2 KiB read; files: 4.\n"
         "Folder: files\n"
     )
     assert asked == [(None, None)]
+
+
+def test_sync_tells_what_it_replaced_and_what_was_tried_in_vain(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = (message("vendor.no_ranges", url="https://i/x.whl", detail="HTTP 200"),)
+    brought = ReleaseReport(
+        "vllm", "0.33.0", Outcome.LAID_OUT, 4, replaced=2, origin="https://i", archive="x.whl", bytes=1, notes=notes
+    )
+    report = SyncReport(folder=Path("files"), releases=(brought,), places=(), seconds=1.0)
+    monkeypatch.setattr(sync_module, "sync", lambda *_, **__: report)
+    rows = trace("vendor", "sync").out.splitlines()
+    assert rows[1] == "  2 files had other bytes than the pinned ones and were replaced."
+    assert rows[2].startswith("  Note: https://i/x.whl: single files could not be read over HTTP Range (HTTP 200)")
 
 
 def test_sync_hands_on_projects_and_index(trace: Trace, asked: list[tuple[object, object]]) -> None:

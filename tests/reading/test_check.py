@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import re
 from collections.abc import Callable
 
 import pytest
@@ -89,7 +90,10 @@ def told(findings: list[Finding]) -> str:
 def test_the_installed_release_holds() -> None:
     (finding,) = check_release(Library(chosen("transformers")))
     assert finding.held is True
-    assert str(finding.text).startswith(f"✓ transformers {chosen('transformers').version}: 22 places, 5 paths")
+    said = re.fullmatch(r"✓ transformers (\S+): (\d+) places, 5 paths", str(finding.text))
+    assert said is not None
+    assert said[1] == chosen("transformers").version
+    assert int(said[2]) > 22 + 80  # those that are explained, those that runs probe, those that checks point at
 
 
 def test_a_place_that_matches_nowhere_and_one_that_matches_twice_both_fail(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,6 +111,18 @@ def test_a_place_that_matches_nowhere_and_one_that_matches_twice_both_fail(monke
     assert all(finding.held is False for finding in findings)
     assert "The place 'rotate.half' was not found" in told(findings)
     assert "The place 'scale' is not unique" in told(findings)
+
+
+def test_the_places_that_runs_probe_and_checks_point_at_are_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def change(source: str) -> str:
+        return source.replace("self.input_layernorm(hidden_states)", "self.first_norm(hidden_states)").replace(
+            "q_embed = ", "q_turned = "
+        )
+
+    monkeypatch.setattr(check, "path_faults", lambda library, value: [])
+    out = told(list(check_release(read_changed(monkeypatch, "model", change))))
+    assert "The place 'layer.norm' was not found" in out
+    assert "the place rope.q of annotations/places.toml is found by none of its forms" in out
 
 
 def test_a_path_that_begins_elsewhere_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -326,7 +326,7 @@ def test_no_network_is_said_once_for_all_releases(tmp_path: Path) -> None:
         "). Check the network or the proxy, or name another index with --index URL or PIP_INDEX_URL, "
         "and run the same command again."
     )
-    assert second == f"0 other files are in place in {tmp_path}."
+    assert second == f"Other files in place in {tmp_path}: 0."
     assert "demo 1.0, demo 1.1：无法连接任何软件包索引。" in caught.value.text("zh")
 
 
@@ -372,3 +372,14 @@ def test_an_index_that_wants_credentials_never_asks_at_the_terminal(
     monkeypatch.setattr("builtins.input", never)
     server.password = "s3cret"
     assert f"{server.url}: refused the question (HTTP 401)." in refused(server, root)
+
+
+def test_a_project_folder_that_is_a_link_is_not_written_through(tmp_path: Path) -> None:
+    root, away = tmp_path / "files", tmp_path / "away"
+    root.mkdir()
+    away.mkdir()
+    (root / "demo").symlink_to(away)
+    with pytest.raises(InputError, match=r"demo is a link to .*away; files are laid out in that folder itself"):
+        places.lay_out(root, "demo", "1.0", {"a.py": b"x"})
+    assert not list(away.iterdir())
+    assert [path.name for path in root.iterdir()] == ["demo"]

@@ -129,7 +129,7 @@ def test_one_release_that_fails_does_not_stop_the_others(server: Server, tmp_pat
         "demo 9.9: No configured package index has demo-pkg 9.9. "
         f"{server.url}: has other versions of demo-pkg (1.0). "
         "Name one that has it with --index URL or PIP_INDEX_URL; https://pypi.org/simple is the public one.\n"
-        f"2 other files are in place in {tmp_path}."
+        f"Other files in place in {tmp_path}: 2."
     )
     assert caught.value.exit_code == 2
     assert "已配置的软件包索引" in caught.value.text("zh")

@@ -4,10 +4,13 @@ Must not know: command lines.
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
+from tracer import data
 from tracer.errors import InputError, TracerError
 from tracer.lineage.definitions import definition
 from tracer.reading import catalogue, releases
@@ -15,6 +18,30 @@ from tracer.reading.library import Library
 from tracer.reading.releases import Release
 from tracer.source import anchors
 from tracer.texts import LANGUAGES, Message, message
+
+# Where else places of a framework are described, beside annotations/reading: by name in annotations/anchors.
+_RUN_DEFINITIONS = MappingProxyType({
+    "transformers": ("transformers", "transformers-layers"),
+    "nano-vllm": ("nano-vllm",),
+})  # fmt: skip
+# What a role of annotations/places.toml is in the source of transformers: the file's key and the scope.
+_ROLES = MappingProxyType({
+    "attention_init": ("model", "Qwen3Attention.__init__"),
+    "attention_forward": ("model", "Qwen3Attention.forward"),
+    "eager_forward": ("model", "eager_attention_forward"),
+    "model_forward": ("model", "Qwen3Model.forward"),
+    "norm_forward": ("model", "Qwen3RMSNorm.forward"),
+    "repeat_kv": ("model", "repeat_kv"),
+    "rope_apply": ("model", "apply_rotary_pos_emb"),
+    "rope_half": ("model", "rotate_half"),
+    "rotary_init": ("model", "Qwen3RotaryEmbedding.__init__"),
+    "rotary_default": ("model", "Qwen3RotaryEmbedding.compute_default_rope_parameters"),
+    "rotary_forward": ("model", "Qwen3RotaryEmbedding.forward"),
+    "flash_forward": ("flash", "flash_attention_forward"),
+    "flash_utils": ("flash_utils", "_flash_attention_forward"),
+    "flash_kwargs": ("flash_utils", "_process_flash_attention_kwargs"),
+    "sdpa_forward": ("sdpa", "sdpa_attention_forward"),
+})  # fmt: skip
 
 # What the lesson page promises and these pages deliver.
 PARTS = tuple(f"L{number}" for number in (*range(1, 14), 16, 17, 18, 20, 21, 22, 23))
@@ -46,13 +73,50 @@ def check_release(library: Library) -> Iterator[Finding]:
         yield Finding(None, message("source_pages.check_absent", release=release.name, why=error.message))
         return
     faults = [error.message for error in anchors.faults(library.defined, files)]
+    runs = [anchors.definitions(name) for name in _RUN_DEFINITIONS.get(release.framework, ()) if _runs(release)]
+    for defined in runs:  # the places that a run probes
+        faults += [error.message for error in anchors.faults(defined, releases.read(release, defined.files))]
+    places = len(library.places) + sum(len(defined.anchors) for defined in runs)
+    if release.framework == "transformers" and release.installed:  # the places that a check of a live model points at
+        patterns = _pointed_at()
+        places += len(patterns)
+        faults += _unfound(patterns, {key: file.source for key, file in library.reader.files.items()})
     values = definition(release.framework).values
     for value in values:
         faults += path_faults(library, value)
     yield from (_fault(release, fault) for fault in faults)
     if not faults:
-        counts = {"places": len(library.places), "values": len(values)}
+        counts = {"places": places, "values": len(values)}
         yield Finding(True, message("source_pages.check_places", release=release.name, **counts))
+
+
+def _runs(release: Release) -> bool:
+    """Whether this is the release that runs: the definitions for runs are for that one."""
+    return release.installed or release.framework != "transformers"
+
+
+def _pointed_at() -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """Return the candidates of each place in annotations/places.toml, by its full name."""
+    raw = tomllib.loads((data.annotations() / "places.toml").read_text(encoding="utf-8"))
+    return {f"{group}.{name}": found for group, places in raw.items() for name, found in places.items()}
+
+
+def _unfound(places: Mapping[str, Sequence[Mapping[str, Any]]], sources: Mapping[str, str]) -> Iterator[Message]:
+    """Yield a fault for each place none of whose candidates matches exactly once where its role is in the source.
+
+    A place is looked for in whatever function a live model really uses; in the source read here that is the one below.
+    """
+    from tracer.source.patterns import Module, Pattern  # LibCST
+
+    modules: dict[str, Module] = {}
+    for name, candidates in places.items():
+        counts = []
+        for wanted in candidates:
+            file, scope = _ROLES[wanted["role"]]
+            module = modules.setdefault(file, Module(sources[file]) if file not in modules else modules[file])
+            counts.append(len(module.find(Pattern(wanted["pattern"]), scope)))
+        if 1 not in counts:
+            yield message("source_pages.fault_pointed", place=name, counts=", ".join(map(str, counts)))
 
 
 def path_faults(library: Library, value: str) -> list[Message]:

@@ -46,12 +46,15 @@ def find(root: Path, project: str, version: str, member: str) -> Path | None:
 def lay_out(root: Path, project: str, version: str, contents: Mapping[str, bytes]) -> Path:
     """Write the files of a release (member → bytes) so that all of them appear at once; return their folder.
 
-    The caller holds the lock of ``root``. Raises InputError where a name would leave the folder, or the folder cannot
-    be written.
+    The caller holds the lock of ``root``. Raises InputError where a name would leave the folder, the project's folder
+    is a link to another place, or the folder cannot be written.
     """
     for member in contents:
         if not is_inside(member):
             raise InputError("vendor.outside", member=member, archive=f"{project} {version}")
+    home = root / project
+    if home.is_symlink():  # what is laid out stays in this folder
+        raise InputError("vendor.leads_away", path=str(home), to=os.readlink(home))
     try:
         clear_staging(root)
         staging = root / f"{STAGING}{secrets.token_hex(6)}"

@@ -37,7 +37,7 @@ def _sync(ctx: click.Context, /, projects: tuple[str, ...], index: str | None, v
         report = sync(projects or None, index=index, report=lambda step: progress(_step(step)))
     finally:
         progress.done()
-    lines = [_release(release) for release in report.releases]
+    lines = [line for release in report.releases for line in (_release(release), *_more(release))]
     lines.append(message("cli.vendor_folder", folder=str(report.folder)))
     streams.answer("".join(f"{line.text(language)}\n" for line in lines))
     return exits.PASSED
@@ -56,6 +56,13 @@ def _release(release: "ReleaseReport") -> Message:
         return message("cli.vendor_present", **values)
     read = {"archive": release.archive, "origin": release.origin, "kib": -(-release.bytes // 1024)}
     return message("cli.vendor_laid_out", **values, **read)
+
+
+def _more(release: "ReleaseReport") -> Iterator[Message]:
+    """What else is worth knowing of a release: changed files that were replaced, what was tried in vain before."""
+    if release.replaced:
+        yield message("vendor.replaced_one" if release.replaced == 1 else "vendor.replaced", files=release.replaced)
+    yield from (message("vendor.noted", note=note) for note in release.notes)
 
 
 def _status(ctx: click.Context, /, projects: tuple[str, ...]) -> int:
