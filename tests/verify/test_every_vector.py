@@ -102,6 +102,16 @@ class TestInline:
         assert outcome(found, "projections").part == "o"
 
 
+class TestRope:
+    @pytest.mark.parametrize("attention", [attentions.Direct, attentions.Inline])
+    def test_frequencies_kept_in_bfloat16_are_found_and_the_norm_is_not_blamed(self, attention: type) -> None:
+        # what model.to(torch.bfloat16) does to the frequencies, which are a buffer
+        model = put(live_model(), attention)
+        table = model.model.rotary_emb.inv_freq
+        table.copy_(table.bfloat16())
+        assert failed(verified(model, layers=(0,), scenarios=("plain",))) == {"rope.theta"}
+
+
 class TestCache:
     def test_a_right_cache_is_not_blamed_for_values_that_were_wrong_before_it(self) -> None:
         found = verified(put(live_model(), attentions.WrongValues))

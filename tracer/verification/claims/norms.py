@@ -55,7 +55,8 @@ def explained(case: Case, name: str) -> str | None:
 @dataclass(frozen=True)
 class _Comparison:
     """Relative distances of what was seen from the right vectors and from those each fault would give, and of each
-    fault's from the right ones; ``best`` is "right", a fault, or None where nothing fits. ``farthest`` is how far the
+    fault's from the right ones; ``best`` is "right", a fault, "turned" where only the rotary embedding can be wrong, or
+    None where nothing fits. ``farthest`` is how far the
     worst vector of all lies from the right one, ``bad`` [tokens, heads] tells those that lie too far away."""
 
     distances: Mapping[str, float]
@@ -194,7 +195,15 @@ def _arriving(case: Case, name: str, made: Floats, way: ways.Way) -> _Comparison
     near = {fault: distance(at.of(way.after), x[:, at.heads]) for fault, x in turned.items()}
     within = case.rope_tolerance + case.loose(name)
     best = _best(near, within, not way.clean)
+    if best is None and _only_turned(at.of(way.after), turned["right"][:, at.heads], within):
+        best = "turned"
     return _Comparison(near, apart, within, best, way.farthest, way.bad, eps)
+
+
+def _only_turned(found: Floats, right: Floats, within: float) -> bool:
+    """Return whether vectors have the right length, so that it is their turning that is wrong."""
+    lengths = (np.sqrt(np.sum(x**2, axis=-1, keepdims=True)) for x in (found, right))
+    return bool(distances(*lengths).max(initial=0.0) <= within)
 
 
 def _apart(case: Case, faults: Mapping[str, Floats], vectors: _Vectors) -> dict[str, float]:

@@ -89,7 +89,7 @@ def _all(case: Case, name: str) -> list[Finding]:
     if way is None or case.rope is None:
         reason = say("rope_kind", kind=str(case.facts.rope.get("rope_type"))) if case.rope is None else None
         return [_untested(case, id, name, reason or say("rope_hidden", part=name)) for id in CHECKS]
-    if not way.clean and norms.explained(case, name) not in ("right", None):
+    if not way.clean and norms.explained(case, name) not in ("right", "turned", None):
         way = _unnormed(case, name)
         if way is None:
             return [_untested(case, id, name, say("rope_after_norm", part=name)) for id in CHECKS]
@@ -208,6 +208,8 @@ def _wrong(case: Case, seen: _Seen) -> dict[str, Message]:
         wrong["rope.factor"] = say("rope_factor_measured", factor=table or turning.factor)
     if abs(turning.factor / (table or rope.factor) - 1) > exact:
         wrong["scale.once"] = say("scale_once_measured", ratio=turning.factor / (table or rope.factor))
+    if not wrong and turning.residual < seen.distance / 2:  # other frequencies explain it, by little
+        return {"rope.theta": _theta(turning, rope)}
     return wrong or {"rope.pairing": say("rope_is_no_turning", residual=turning.residual)}
 
 
