@@ -126,10 +126,13 @@ def _replace(target: Path, data: Iterable[Buffer]) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
+    """Ask that the folder's new entry outlive a power failure. The file is in place by now: where this is refused (a
+    folder that may be written and not read, some network file systems), nothing is wrong with it."""
     if os.name != "posix":
         return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

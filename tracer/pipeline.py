@@ -14,8 +14,9 @@ import platformdirs
 from tracer import memory
 from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.checkpoint.open import open_checkpoint
+from tracer.checks import finite
 from tracer.engines.nanovllm.phase import PREFILL, Phase
-from tracer.engines.transformers.engine import Progress, Wanted
+from tracer.engines.transformers.engine import Progress, Wanted, alone
 from tracer.engines.transformers.placement import Placement
 from tracer.engines.versions.names import version_of
 from tracer.errors import InputError
@@ -28,10 +29,11 @@ from tracer.texts import Message, message
 Cost = Callable[[int, int | None], None]
 # Told of what is fetched for another version: what, bytes so far, bytes in all.
 Report = Callable[[str, int, int | None], None]
+NANO = "nano-vllm"
 # Engine → the module whose ``trace_layers`` runs it, imported when it is asked for; the first is the default.
 ENGINES: Mapping[str, str] = {
     "transformers": "tracer.engines.transformers.engine",
-    "nano-vllm": "tracer.engines.nanovllm.engine",
+    NANO: "tracer.engines.nanovllm.engine",
 }
 STREAMED = Placement()
 
@@ -113,23 +115,36 @@ def trace_layers(
         dtype=run_dtype,
     )
     kept = tuple(range(facts.heads)) if heads is None else tuple(heads)
-    together = len(kept) if placement.ranks is None else facts.heads
-    needed = placement.weight_bytes(opened, layers[-1], run_dtype.value) + memory.needed(
-        facts, tokens=len(read), layers=len(layers), dtype=run_dtype.value, kernel=chosen.kind, heads=together
-    )
-    memory.check(needed, memory.limit(), len(read))
+    wanted = Wanted(request, chosen, kept, Path(platformdirs.user_cache_dir("tracer")), progress, light)
+    memory.check(_needed(opened, wanted, layers, placement), memory.limit(), len(read))
     if version is not None:
         order: dict[str, object] = {"head": head, "heads": kept, "query": query, "tokens": request.token_ids}
         order |= {"checkpoint": checkpoint, "revision": revision, "kernel": kernel, "device": device, "dtype": dtype}
         return _other_version(version, layers, order, request.engine, report)
-    wanted = Wanted(request, chosen, kept, Path(platformdirs.user_cache_dir("tracer")), progress, light)
     traced: tuple[LayerTrace, ...]
     way = importlib.import_module(ENGINES[engine]) if placement.streamed else placement
     given = () if phase == PREFILL else (phase,)  # one engine alone knows of any other
     traced = way.trace_layers(opened, read, wanted, layers, *given)
+    traced = tuple(replace(each, warnings=(*each.warnings, *finite.warnings(each))) for each in traced)
     if cost is not None:
         cost(opened.bytes_read, opened.bytes_stored)
     return traced
+
+
+def _needed(opened: Checkpoint, wanted: Wanted, layers: Sequence[int], placement: Placement) -> int:
+    """Return about how much memory the run takes."""
+    request, facts, last = wanted.request, opened.model_facts(layers[0]), layers[-1]
+    whole = placement.ranks is not None  # every process looks at its own heads
+    return placement.weight_bytes(opened, last, request.dtype.value) + memory.needed(
+        facts,
+        tokens=len(request.token_ids),
+        layers=len(layers),
+        dtype=request.dtype.value,
+        kernel=wanted.kernel.kind,
+        heads=facts.heads if whole else len(wanted.heads),
+        alone=not whole and request.engine.value != NANO and alone(wanted),
+        inner=opened.settings.intermediate_size if last else 0,
+    )
 
 
 def _other_version(
@@ -146,7 +161,7 @@ def _phase(engine: str, cached: int, decode: bool, length: int) -> Phase:
     short."""
     if not cached and not decode:
         return PREFILL
-    if engine != "nano-vllm":
+    if engine != NANO:
         raise InputError("pipeline.phase", engine=engine)
     phase = Phase(cached or length - 1, decode=True) if decode else Phase(cached)
     phase.check(length)
@@ -168,7 +183,7 @@ def read_prompt(opened: Checkpoint, prompt: str | None, tokens: Sequence[int] | 
         return opened.tokens(ids)
     tokenizer = opened.tokenizer()
     text = opened.default_prompt() if prompt is None else prompt
-    ids = tokenizer.encode(tokenizer.chat(text) if chat else text)
+    ids = tokenizer.encode(tokenizer.chat(text) if chat else text, opened.settings.max_positions)
     opened.check_token_ids(ids)
     return tokenizer.tokens(ids)
 

@@ -291,3 +291,14 @@ def test_the_library_renders_the_same():
     messages = [{"role": "user", "content": "你好"}]
     theirs, _ = render_jinja_template([messages], chat_template=QWEN_TEMPLATE, add_generation_prompt=True)
     assert chat.render(QWEN_TEMPLATE, "你好", {}, Path()) == theirs[0]
+
+
+def test_megabytes_of_text_are_refused_before_they_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = open_checkpoint().tokenizer()
+    longest = max(len(written.encode("utf-8")) for written in tokenizer._inner.get_vocab())
+    least = 10_000_000 // (4 * longest)
+    with pytest.raises(InputError) as error:
+        tokenizer.encode("A" * 10_000_000, most=2048)
+    said = f"The prompt has 10,000,000 bytes, so at least {least:,} tokens, but this model has positions for 2,048"
+    assert error.value.text("en").startswith(said)
+    assert len(tokenizer.encode("A" * (1 << 16), most=2048)) > 2048  # short enough to be split and counted exactly

@@ -22,6 +22,22 @@ def test_a_file_is_written_and_nothing_lies_beside_it(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["page.txt"]
 
 
+def test_a_folder_that_will_not_be_flushed_does_not_make_a_written_file_unwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a folder that may be written and not read."""
+    opened = os.open
+
+    def refused(path: Any, flags: int, *rest: Any, **more: Any) -> int:
+        if flags == os.O_RDONLY and os.fspath(path) == os.fspath(tmp_path):
+            raise PermissionError(errno.EACCES, "permission denied", os.fspath(path))
+        return opened(path, flags, *rest, **more)
+
+    monkeypatch.setattr(os, "open", refused)
+    write_whole(tmp_path / "page.txt", b"page")
+    assert (tmp_path / "page.txt").read_bytes() == b"page"
+
+
 def test_the_umask_decides_who_may_read_a_new_file(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:

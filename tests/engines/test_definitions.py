@@ -180,12 +180,13 @@ faults = {
     "missing": mock.patch.object(d, "_NEEDED", (*d._NEEDED, "Qwen4Attention")),
     "code": mock.patch.object(d, "take", other_code),
     "layout": mock.patch.object(d, "CONFIG", "transformers.models.qwen3.configuration_of_tomorrow"),
+    "activation": mock.patch.object(d, "find", None, create=True),  # nothing: what is asked for does it
 }
 found = {}
 with mock.patch.object(d, "whole", lambda why=None: d.Code({}, why=why)):
     for name, fault in faults.items():
         with fault:
-            code = d.light()
+            code = d.light("gelu" if name == "activation" else "silu")
         found[name] = [code.light, code.why.text("en"), code.why.text("zh")]
     found["none"] = [d.light().light, "", ""]
 print(json.dumps(found))
@@ -199,6 +200,7 @@ def test_whatever_does_not_fit_falls_back_to_the_whole_import_and_says_so() -> N
         "names": "modeling_qwen3.py alone lacks",
         "missing": "modeling_qwen3.py alone lacks Qwen4Attention",
         "code": "the code of apply_rotary_pos_emb is not the same",
+        "activation": "the config has hidden_act gelu",
         "layout": "its files are laid out otherwise than expected (ModuleNotFoundError: No module named",
     }
     found = fresh(ALOUD)
@@ -216,7 +218,7 @@ def test_the_reason_stands_among_the_warnings(
     from tracer import pipeline
 
     why = message("engine.not_light_kernels")
-    monkeypatch.setattr(definitions, "light", lambda: definitions.whole(why))
+    monkeypatch.setattr(definitions, "light", lambda activation: definitions.whole(why))
     (trace,) = pipeline.trace_layers(
         str(make_checkpoint()), layers=[0], head=0, heads=[0], tokens=[1, 2], kernel="cpu-flash", light=True
     )

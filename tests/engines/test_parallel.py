@@ -11,12 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 
 from tracer import data, pipeline
 from tracer.arrays import Array
 from tracer.checkpoint.open import open_checkpoint
+from tracer.cli.app import ROOT
 from tracer.engines.transformers import loading, parallel, spreading
 from tracer.engines.transformers.engine import Wanted
 from tracer.engines.transformers.placement import Placement
@@ -128,7 +130,6 @@ def test_a_run_over_several_processes_counts_its_weights() -> None:
     embedding = 4 * opened.settings.vocab_size * opened.settings.hidden_size
     norm = 4 * opened.settings.hidden_size
     assert split == stored + embedding - norm
-    assert Placement().weight_bytes(opened, 0, "F32") == 0
 
 
 # ---------------------------------------------------------------------------------------- from parts to a whole
@@ -176,6 +177,21 @@ def test_the_page_says_where_each_head_lives(alone: LayerTrace) -> None:
         "local KV head 0.",
     ]
     assert "头 5 位于 rank 1（共有 rank 0–1）" in joined.warnings[1].text("zh")
+
+
+def test_where_no_head_was_asked_for_the_page_says_which_heads_lie_where(alone: LayerTrace) -> None:
+    _, where = parallel.placement(alone.model, 0, Ranks(0, 2, 0), every=True)
+    assert where.text("en") == "Which heads lie where: rank 0: 0–3 (KV 0–1); rank 1: 4–7 (KV 2–3)."
+    assert where.text("zh") == "各头所在位置：rank 0: 0–3 (KV 0–1); rank 1: 4–7 (KV 2–3)。"
+
+
+@pytest.mark.parametrize("command", ["verify", "compare", "lint", "show"])
+def test_what_is_for_one_process_is_refused_under_torchrun(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in TORCHRUN.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(InputError) as refused:
+        ROOT.resolve_command(click.Context(ROOT), [command])
+    assert refused.value.text("en").startswith(f"trace {command} runs in one process, and torchrun started 2")
 
 
 def test_what_ran_again_is_told_of_all_ranks_together(alone: LayerTrace) -> None:

@@ -1,8 +1,10 @@
 """Of a long prompt the page shows queries spread over all of it, with their heaviest keys."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from tests.invented_trace import invented
+from tests.invented_trace import array, invented
 from tests.page.recount import section, text_of
 from tracer.page.head import head_page
 from tracer.page.record import Table, plain
@@ -32,3 +34,11 @@ def test_queries_over_the_whole_prompt_with_what_they_attend_to() -> None:
 
 def test_in_chinese() -> None:
     assert "整个提示词概览" in text_of(head_page(look_at(invented(300), 1), "zh"))
+
+
+def test_where_no_row_has_numbers_nothing_is_averaged_and_nothing_warns() -> None:
+    """The test run turns every warning into an error."""
+    layer = invented(300)
+    q = layer.captures["q"]
+    captures = {**layer.captures, "q": replace(q, array=array(np.full(q.array.shape, np.nan)))}
+    assert "entropy NaN nats" in text_of(head_page(look_at(replace(layer, captures=captures), 1), "en"))

@@ -22,6 +22,9 @@ CONFIG = "tokenizer_config.json"
 TEMPLATE = "chat_template.jinja"
 LARGEST_FILE = 32 * strictjson.MEGABYTE  # Qwen3's has 11; parsed, hostile JSON takes 25 times its size
 
+_SURELY_SHORT = 1 << 16  # bytes of text that are split at once, whatever comes of it
+_COMPOSED = 4  # a normaliser composes characters: at most this many bytes become one
+
 
 @dataclass(frozen=True, eq=False)
 class Tokenizer:
@@ -32,12 +35,18 @@ class Tokenizer:
     special_tokens: dict[str, str]  # "eos_token" → "<|im_end|>", for the chat template
     _inner: Any
 
-    def encode(self, text: str) -> tuple[int, ...]:
-        """Return the ids of ``text``, nothing added; raises InputError where it holds half a surrogate pair."""
+    def encode(self, text: str, most: int | None = None) -> tuple[int, ...]:
+        """Return the ids of ``text``, nothing added; raises InputError where it holds half a surrogate pair.
+
+        ``most``: how many tokens the model has places for. A text that is sure to have more is refused before it is
+        split, which takes megabytes longer than anybody waits for a refusal.
+        """
         try:
-            text.encode("utf-8")
+            size = len(text.encode("utf-8"))
         except UnicodeEncodeError as fault:
             raise InputError("checkpoint.text_surrogate", position=fault.start) from None
+        if most is not None and size > _SURELY_SHORT and (least := self._least(size)) > most:
+            raise InputError("checkpoint.prompt_bytes", size=size, least=least, limit=most)
         return tuple(self._inner.encode(text, add_special_tokens=False).ids)
 
     def tokens(self, ids: Sequence[int]) -> tuple[Token, ...]:
@@ -57,6 +66,15 @@ class Tokenizer:
         if self.chat_template is None:
             raise InputError("checkpoint.no_chat_template", folder=str(self.file.parent))
         return chat.render(self.chat_template, text, self.special_tokens, self.file.parent)
+
+    def _least(self, size: int) -> int:
+        """Return a number of tokens that a text of ``size`` bytes has at least; 0 where a token may take in any number
+        of spaces."""
+        added = self._inner.get_added_tokens_decoder().values()
+        if any(token.lstrip or token.rstrip for token in added):
+            return 0
+        longest = max(len(token.encode("utf-8")) for token in self._inner.get_vocab())
+        return size // (longest * _COMPOSED)
 
     @cached_property
     def _added(self) -> dict[int, str]:

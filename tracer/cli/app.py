@@ -3,6 +3,8 @@
 Adding a command: write a module in ``commands/`` with a ``COMMAND``, and name it in ``COMMANDS``.
 """
 
+import os
+
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
@@ -10,6 +12,7 @@ from tracer.cli import common, streams, words
 from tracer.cli.command import About, Example, Group, Option, language_of
 from tracer.cli.commands import browse, compare, diff, lab, lint, report, run, show, source, vendor, verify
 from tracer.cli.values import Word
+from tracer.engines.transformers.ranks import check_alone
 from tracer.errors import InputError
 from tracer.texts import message
 
@@ -50,6 +53,8 @@ class Root(Group):
         word = args[0]
         if word in words.MODELS:
             return word, run.COMMAND, args[1:]
+        if word in self.commands and word != report.COMMAND.name and not ctx.resilient_parsing:
+            check_alone(os.environ, word)
         if word in self.commands or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
         raise _unknown(word, list(self.commands), [name for option in self.params for name in option.opts])

@@ -5,6 +5,7 @@ Must not know: how the figures are measured.
 
 import numpy as np
 
+from tracer.arrays import Floats
 from tracer.maths.attention import Head
 from tracer.maths.sparse import sparse, top
 from tracer.page.numbers import fixed
@@ -61,13 +62,19 @@ def section(say: Words, reference: Head, names: tuple[Shown, ...]) -> Section | 
     lead = say(
         "sparse_lead",
         queries=tq,
-        entropy=fixed(float(np.nanmean(figures.entropy)), 2),
-        first=fixed(float(np.nanmean(figures.first)), 2),
-        own=fixed(float(np.nanmean(figures.own)), 2),
+        entropy=fixed(_mean(figures.entropy), 2),
+        first=fixed(_mean(figures.first), 2),
+        own=fixed(_mean(figures.own), 2),
         sharp=int((figures.heaviest > 0.5).sum()),
     )
     blocks = (Prose(line(lead)), Table(columns, tuple(rows)), Prose(muted(say("sparse_legend", count=len(queries)))))
     return Section("sparse", "6", line(say("sparse_heading")), blocks)
+
+
+def _mean(values: Floats) -> float:
+    """Return the mean of those that are numbers, NaN where none is."""
+    numbers = values[np.isfinite(values)]
+    return float(numbers.mean()) if numbers.size else float("nan")
 
 
 def _share(value: float) -> Piece:

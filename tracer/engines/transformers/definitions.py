@@ -33,6 +33,7 @@ MODEL = "transformers.models.qwen3.modeling_qwen3"
 FLASH = "transformers.integrations.flash_attention"
 UTILS = "transformers.modeling_flash_attention_utils"
 CONFIG = "transformers.models.qwen3.configuration_qwen3"
+ACTIVATION = "silu"
 _PACKAGES = ("transformers", "transformers.models", "transformers.models.qwen3", "transformers.integrations")
 _NEEDED = (
     "Qwen3RMSNorm",
@@ -68,10 +69,15 @@ def whole(why: Message | None = None) -> Code:
     return Code({name: importlib.import_module(name) for name in (MODEL, FLASH, UTILS, CONFIG)}, why=why)
 
 
-def light() -> Code:
-    """Return only what the flash path needs; all of it where that cannot be had, or is there already."""
+def light(activation: str = ACTIVATION) -> Code:
+    """Return only what the flash path needs; all of it where that cannot be had, or is there already.
+
+    ``activation``: the hidden_act of the config; only the one that Qwen3 was made with is taken alone.
+    """
     if "transformers" in sys.modules:
         return whole()
+    if activation != ACTIVATION:
+        return whole(message("engine.not_light_activation", activation=activation))
     try:
         return Code(_light(), light=True)
     except _Unfit as unfit:
@@ -155,7 +161,7 @@ def _supply(modules: Mapping[str, ModuleType]) -> dict[str, Any]:
         "ROPE_INIT_FUNCTIONS": rope.ROPE_INIT_FUNCTIONS,
         "ALL_ATTENTION_FUNCTIONS": interface(),
         "GradientCheckpointingLayer": checkpointing,
-        "ACT2FN": activations["ClassInstantier"]({"silu": activations["SiLUActivation"]}),
+        "ACT2FN": activations["ClassInstantier"]({ACTIVATION: activations["SiLUActivation"]}),
     }
 
 

@@ -80,7 +80,8 @@ def _traced(
     table = anchors.table(defined, sources, wanted.cache)
     paths = {value: hops.path(table, defined.paths[value][way]) for value in ("scale", "causal")}
     one = _one_head(checkpoint, wanted, layers[0])
-    code = definitions.light() if wanted.light and way == "flash" else definitions.whole()
+    activation = str(checkpoint.config["hidden_act"])
+    code = definitions.light(activation) if wanted.light and way == "flash" else definitions.whole()
     probes = instrument(table, steps.probed(table, way), code.modules if code.light else None)
     run = _Run(checkpoint, wanted, Recorder(steps.keeping(way, one)), probes, code)
     traces = []

@@ -51,7 +51,8 @@ def trace_layers(
     with _group(ranks):
         traced = engine.trace_layers(checkpoint, tokens, replace(wanted, heads=own, load=load, light=False), layers)
         gathered = _gathered(traced, ranks)
-    return tuple(join(parts, ranks) for parts in zip(*gathered, strict=True)) if gathered else ()
+    every = len(wanted.heads) == facts.heads
+    return tuple(join(parts, ranks, every) for parts in zip(*gathered, strict=True)) if gathered else ()
 
 
 def check_split(facts: ModelFacts, ranks: Ranks) -> None:
@@ -97,8 +98,8 @@ def _gathered(traced: tuple[LayerTrace, ...], ranks: Ranks) -> list[tuple[LayerT
 # ------------------------------------------------------------------------------------------- from parts to a whole
 
 
-def join(parts: Sequence[LayerTrace], ranks: Ranks) -> LayerTrace:
-    """Return one layer's trace from what each rank, in order, traced of it.
+def join(parts: Sequence[LayerTrace], ranks: Ranks, every: bool = False) -> LayerTrace:
+    """Return one layer's trace from what each rank, in order, traced of it; ``every``: all heads are looked at.
 
     What has heads is laid side by side; what every rank holds whole must have the same bits on all of them, and so must
     the kernel's scale and flag; raises Unsupported where not. Paths of values are those that the asked head's rank saw.
@@ -113,17 +114,23 @@ def join(parts: Sequence[LayerTrace], ranks: Ranks) -> LayerTrace:
         captures={name: _capture([part.captures[name] for part in parts]) for name in first.captures},
         kernel=_kernel([part.kernel for part in parts]),
         effects=_effects([part.effects for part in parts], ranks, facts.heads),
-        warnings=(*placement(facts, head, ranks), *first.warnings),
+        warnings=(*placement(facts, head, ranks, every), *first.warnings),
     )
 
 
-def placement(facts: ModelFacts, head: int, ranks: Ranks) -> tuple[Message, ...]:
-    """Return the sentences that say which heads lie on which rank, and where the asked one lies."""
+def placement(facts: ModelFacts, head: int, ranks: Ranks, every: bool = False) -> tuple[Message, ...]:
+    """Return the sentences that say which heads lie on which rank: where the asked one lies, or of ``every`` one."""
+    each, each_kv = len(ranks.share(facts.heads)), len(ranks.share(facts.kv_heads))
+    split = message("parallel.ranks", count=ranks.count, heads=each, kv_heads=each_kv)
+    if every and head == 0:  # no head was asked for, or the first of them, which is the first of its rank
+        held = [(ranks.share(facts.heads, rank), ranks.share(facts.kv_heads, rank)) for rank in range(ranks.count)]
+        named = [f"rank {rank}: {own[0]}–{own[-1]} (KV {kv[0]}–{kv[-1]})" for rank, (own, kv) in enumerate(held)]
+        return (split, message("parallel.shares", shares="; ".join(named)))
     rank = ranks.owner(head, facts.heads)
     heads, kv_heads = ranks.share(facts.heads, rank), ranks.share(facts.kv_heads, rank)
     kv_head = facts.kv_head(head)
     return (
-        message("parallel.ranks", count=ranks.count, heads=len(heads), kv_heads=len(kv_heads)),
+        split,
         message(
             "parallel.head",
             head=head,

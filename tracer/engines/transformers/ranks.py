@@ -50,3 +50,10 @@ def ranks_of(environ: Mapping[str, str]) -> Ranks | None:
     if not 0 <= rank < count:
         raise InputError("parallel.environment", count=count, names=f"RANK={rank}")
     return Ranks(rank, count, local)
+
+
+def check_alone(environ: Mapping[str, str], command: str) -> None:
+    """Raise InputError where torchrun started several processes for ``command``, which is for one."""
+    ranks = ranks_of(environ)
+    if ranks is not None:
+        raise InputError("parallel.one_process", command=command, count=ranks.count)
