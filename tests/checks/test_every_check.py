@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.checks.conftest import site
 from tracer.arrays import Array
 from tracer.checks.outcome import say
-from tracer.records import Capture, Hop, LayerTrace, Lineage, Status
+from tracer.records import Capture, Hop, LayerTrace, Lineage, Status, Token
 from tracer.texts import LANGUAGES
 
 Setup = Any
@@ -481,6 +482,9 @@ def equal_values(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tenso
     return q, k, v[:1].expand_as(v)
 
 
+NOT_FINITE = "numbers that are not finite (NaN or infinity): q in head 2, first at q, qwen3.py:9:4"
+
+
 def nan_everywhere(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return q * torch.nan, k, v
 
@@ -501,7 +505,11 @@ def nan_everywhere(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Ten
         ),
         ({"tensors": no_scores}, "scale.effective", "the scale could be off by more than 5 %"),
         ({"kernel": no_mask}, "scale.effective", "no scale explains the kernel's logsumexp"),
-        ({"tensors": nan_everywhere}, "scale.effective", "no query has finite values"),
+        ({"tensors": nan_everywhere}, "scale.effective", NOT_FINITE),
+        ({"tensors": nan_everywhere}, "causal.effect", NOT_FINITE),
+        ({"tensors": nan_everywhere}, "causal.weights", NOT_FINITE),
+        ({"tensors": nan_everywhere}, "heads.kv", NOT_FINITE),
+        ({"kernel": nothing_finite}, "scale.effective", "the kernel gave no query finite values"),
         (
             {"change": flag(False, changed=((9, None, False),))},
             "causal.flag",
@@ -532,11 +540,11 @@ def nan_everywhere(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Ten
             "no usual mask fault explains it; see kernel.output",
         ),
         ({"kernel": without_lse, "kind": "sdpa"}, "softmax.rows", "neither weights nor a logsumexp"),
-        ({"tensors": nan_everywhere}, "softmax.rows", "q, k or v hold NaN or infinity"),
+        ({"tensors": nan_everywhere}, "softmax.rows", NOT_FINITE),
         ({"change": effects(eager_heads=(0, 1))}, "kernel.output", "were not computed for this head"),
-        ({"tensors": nan_everywhere}, "kernel.output", "q, k or v hold NaN or infinity"),
+        ({"tensors": nan_everywhere}, "kernel.output", NOT_FINITE),
         ({"kernel": without_lse, "kind": "sdpa"}, "kernel.lse", "this kernel hands out no logsumexp"),
-        ({"tensors": nan_everywhere}, "kernel.lse", "q, k or v hold NaN or infinity"),
+        ({"tensors": nan_everywhere}, "kernel.lse", NOT_FINITE),
         ({"kv_heads": 1}, "heads.kv", "there is only one key/value head"),
         ({"tensors": equal_kv_heads}, "heads.kv", "give the same output within the tolerance"),
         ({"tokens": 1}, "heads.kv", "keys of head 0 with values of head 1 give the same output"),
@@ -760,3 +768,56 @@ def test_packed_sequences_are_judged_one_by_one(setup: Setup) -> None:
     leaking = setup(change=packed).checks()
     assert leaking["causal.weights"].status is Status.FAIL
     assert "packed sequences that see each other" in str(leaking["causal.weights"].reason)
+
+
+# ------------------------------------------------------------------------- where queries are not counted from the start
+
+
+def behind_a_cache(trace: LayerTrace) -> LayerTrace:
+    """The queries of ``trace`` are the last tokens of a prompt, the first of which lay in a cache."""
+    keys = trace.captures["k"].array.shape[0]
+    return replace(trace, tokens=tuple(Token(n, b"a", "a") for n in range(keys)))
+
+
+def rows_off(setup: Setup, q: Tensor, k: Tensor, v: Tensor) -> Result:
+    output, lse = setup.flash(q, k, v)
+    return output + 1, lse + 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kernel": rows_off},
+        {"kernel": no_mask},
+        {"kernel": one_nan},
+        {"kernel": one_nan_in_lse},
+        {"kernel": no_mask_no_lse, "kind": "sdpa"},
+        {},
+    ],
+)
+def test_every_query_that_a_figure_names_is_counted_in_the_whole_prompt(setup: Setup, change: dict[str, Any]) -> None:
+    checks = setup(tokens=11, keys=40, **change, change=behind_a_cache).checks()
+    named = {id: check.figures["query"] for id, check in checks.items() if check.figures.get("query") is not None}
+    assert {"kernel.output", "kernel.lse"} <= named.keys() or setup(**change).kind == "sdpa"
+    assert {id: query for id, query in named.items() if not 29 <= int(str(query)) < 40} == {}
+
+
+def test_a_weight_on_a_hidden_key_is_placed_in_the_whole_prompt(setup: Setup) -> None:
+    def leak(trace: LayerTrace) -> LayerTrace:
+        weights = np.zeros((1, 4, 11, 40), dtype=np.float32)
+        weights[0, 2, 3, 35] = 0.5
+        capture = Capture("kernel_weights", "A", ("B", "H", "Tq", "Tk"), Array("F32", weights), site(9), "")
+        return behind_a_cache(replace(trace, captures={**trace.captures, "kernel_weights": capture}))
+
+    found = setup(tokens=11, keys=40, kind="eager", change=leak).checks()["causal.weights"]
+    assert (found.figures["query"], found.figures["key"]) == (32, 35)
+    assert "query 32 gives weight to key 35" in str(found.reason)
+
+
+@pytest.mark.parametrize("id", ["causal.effect", "causal.weights"])
+def test_one_query_behind_a_cache_is_not_told_to_use_a_longer_prompt(setup: Setup, id: str) -> None:
+    check = setup(tokens=1, keys=16, change=behind_a_cache).checks()[id]
+    assert check.status is Status.NOT_TESTABLE
+    assert "leave out --decode, or use a smaller --cached" in str(check.reason)
+    assert "longer prompt" not in str(check.reason)
+    assert "请去掉 --decode" in check.reason.text("zh")

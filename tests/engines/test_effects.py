@@ -38,7 +38,7 @@ class Mixing(torch.nn.Module):
         return self.weights @ hidden_states + self.noise * self.runs, None
 
 
-def effects(module: Mixing) -> Effects:
+def effects(module: torch.nn.Module) -> Effects:
     hidden = torch.randn(1, 6, 8, generator=torch.Generator().manual_seed(0))
     q = torch.randn(6, 2, 8)
     return observe(Call(module, hidden, {}, module(hidden)[0]), q, q, q, 0.3, None, (0,))
@@ -60,6 +60,39 @@ def test_a_row_that_does_not_move_itself_says_that_the_test_saw_nothing() -> Non
     seen = torch.ones(6, 6).tril(-1)
     seen[0, 0] = 1
     assert [moved for _, _, moved in effects(Mixing(seen)).changed] == [False, False, False]
+
+
+class Heads(torch.nn.Module):
+    """Two heads of 4 that mix tokens as ``seen`` says, then a projection; head 0 is NaN in every row."""
+
+    def __init__(self, seen: torch.Tensor) -> None:
+        super().__init__()
+        self.seen = seen
+        self.o_proj = torch.nn.Linear(8, 8, bias=False)
+
+    def forward(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, None]:
+        heads = self.seen @ hidden_states
+        heads[..., :4] = torch.nan
+        return self.o_proj(heads), None
+
+
+def test_a_head_that_is_nan_hides_neither_what_another_shows_nor_a_leak_in_it() -> None:
+    seen = torch.ones(6, 6).tril()
+    with torch.no_grad():
+        assert effects(Heads(seen)).changed == ((1, None, True), (3, None, True), (5, None, True))
+        seen[2, 5] = 1
+        assert effects(Heads(seen)).changed == ((1, None, True), (3, None, True), (5, 2, True))
+
+
+def test_another_nan_in_place_of_a_nan_is_no_move() -> None:
+    class Negating(Mixing):
+        def forward(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, None]:
+            rows = super().forward(hidden_states)[0]
+            nan = torch.full((), torch.nan).copysign(hidden_states[0, -1, 0])
+            return torch.cat([rows[:, :3] * 0 + nan, rows[:, 3:]], 1), None
+
+    found = effects(Negating(torch.ones(6, 6).tril()))
+    assert found.changed == ((1, None, False), (3, None, True), (5, None, True))
 
 
 def test_another_result_the_second_time_is_not_the_same_bits() -> None:

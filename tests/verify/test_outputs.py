@@ -11,6 +11,7 @@ from tests.verify import attentions
 from tests.verify.attentions import put
 from tests.verify.conftest import IDS, live_model
 from tracer import data
+from tracer.names import spans
 from tracer.records import Status
 from tracer.render import json_verify, junit
 from tracer.render.terminal.render import render
@@ -21,7 +22,6 @@ from tracer.verification.entry import verify_checkpoint, verify_model
 from tracer.verification.page import verify_page
 from tracer.verification.records import Verification
 from tracer.verification.review import review
-from tracer.verification.verdict import spans
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,13 @@ A flag is read and told, but effect decides: with a padding mask a right model p
 Must not know: how numbers are shown.
 """
 
+import numpy as np
+
 from tracer.checks.outcome import Figure, outcome, overflow, say
 from tracer.checks.subject import Subject
+from tracer.maths.visibility import Bools
 from tracer.records import Check, Status
+from tracer.texts import Message
 
 
 def flag(subject: Subject) -> Check:
@@ -40,7 +44,9 @@ def effect(subject: Subject) -> Check:
     tried = [entry for entry in subject.trace.effects.changed if entry[0] > 0]
     lost = subject.overflowed_anywhere
     leaks = [(token, row) for token, row, _ in tried if row is not None and not lost[row]]
-    told = [token for token, row, moved in tried if row is None and moved]
+    # A row that is not finite because of what came in shows nothing, though other heads of the module may have moved.
+    known: Bools = np.asarray(np.isfinite(subject.head.output).all(axis=1))
+    told = [token for token, row, moved in tried if row is None and moved and known[token]]
     figures: dict[str, Figure] = {"tried": len(tried), "leaks": len(leaks)}
     measured = say(
         "causal_effect_measured", tokens=_numbers([subject.position(token) for token, _, _ in tried]), leaks=len(leaks)
@@ -56,7 +62,7 @@ def effect(subject: Subject) -> Check:
         status, reason = Status.PASS, say("causal_effect_why")
     else:
         status, measured = Status.NOT_TESTABLE, say("nothing")
-        reason = say("causal_effect_single") if subject.head.visibility.tq < 2 else say("causal_effect_blind")
+        reason = _why(subject, bool(known[[token for token, _, _ in tried]].any()))
     return outcome(
         "causal.effect",
         status,
@@ -67,6 +73,13 @@ def effect(subject: Subject) -> Check:
         site=subject.trace.kernel.site,
         figures=figures,
     )
+
+
+def _why(subject: Subject, known: bool) -> Message:
+    """Return why nothing was shown; ``known``: whether any row of the negated tokens is finite."""
+    if subject.head.visibility.tq < 2:
+        return say("causal_effect_cached" if subject.trace.cached else "causal_effect_single")
+    return say("causal_effect_blind") if known else subject.undefined
 
 
 def _numbers(tokens: list[int]) -> str:

@@ -30,7 +30,7 @@ def kv(subject: Subject) -> Check:
     tolerance = subject.numerics.tolerance
     if not rows.size:
         lost = int(subject.overflowed.sum())
-        why = overflow(lost, subject.dtype) if lost else say("undefined_rows")
+        why = overflow(lost, subject.dtype) if lost else subject.undefined
         return _result(subject, Status.NOT_TESTABLE, say("nothing"), say("none"), why, figures)
     apart = _distances(subject, rows)
     others = {pair: distance for pair, distance in apart.items() if pair != (own, own)}

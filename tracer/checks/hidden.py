@@ -28,9 +28,11 @@ def weights(subject: Subject) -> Check:
     """Return ``causal.weights``: no weight lies on a hidden key, and none is missing from an allowed one."""
     if subject.weights is not None:
         return _from_weights(subject, subject.weights)
+    if not _next_keys(subject.head.visibility)[0].size:
+        return _untested(subject, _no_hidden(subject))
     share = next_share(subject.judged)
     if not np.isfinite(share).any():
-        return _untested(subject, say("causal_weights_no_hidden"))
+        return _untested(subject, subject.undefined)
     if subject.natural_lse is not None:
         return _from_lse(subject, subject.natural_lse, share)
     return _from_output(subject, share)
@@ -62,13 +64,14 @@ def _from_weights(subject: Subject, weights: Array) -> Check:
             row, col = np.unravel_index(int(block.argmax()), block.shape)
             largest, query, key = float(block.max()), start + int(row), int(col)
     if not hidden:
-        return _untested(subject, say("causal_weights_no_hidden"))
+        return _untested(subject, _no_hidden(subject))
     if not largest and lost:
         return _untested(subject, overflow(lost, subject.dtype))
     if aside.all():
-        return _untested(subject, say("undefined_rows"))
+        return _untested(subject, subject.undefined)
     figures: dict[str, Figure] = {"largest": largest, "by": "weights"}
     if largest:
+        query = subject.position(query)
         figures |= {"query": query, "key": key}
     return _result(
         subject,
@@ -78,6 +81,11 @@ def _from_weights(subject: Subject, weights: Array) -> Check:
         reason=say("causal_weights_read") if not largest else _at(subject, query, key),
         figures=figures,
     )
+
+
+def _no_hidden(subject: Subject) -> Message:
+    """Return why no token is hidden: the prompt is too short, or all of it but the last token was in a cache."""
+    return say("causal_weights_cached" if subject.trace.cached else "causal_weights_no_hidden")
 
 
 def _at(subject: Subject, query: int, key: int) -> Message:

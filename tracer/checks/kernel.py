@@ -21,7 +21,7 @@ def output(subject: Subject) -> Check:
     if subject.eager is None or (kernel.compared == 0 and kernel.mismatched == 0):
         reason = say("kernel_output_no_eager")
         if subject.eager is not None:
-            reason = overflow(lost, subject.dtype) if lost else say("undefined_rows")
+            reason = overflow(lost, subject.dtype) if lost else subject.undefined
         figures: dict[str, Figure] = {"eager_overflow_rows": lost}
         return untested("kernel.output", expected=expected, reason=reason, site=site, figures=figures)
     if kernel.mismatched:
@@ -78,7 +78,7 @@ def lse(subject: Subject) -> Check:
     given, rows = subject.lse, subject.rows
     wanted = subject.head.lse[rows]
     if given is None or not np.isfinite(wanted).any():
-        reason = say("no_lse") if given is None else say("undefined_rows")
+        reason = say("no_lse") if given is None else subject.undefined
         return untested("kernel.lse", expected=expected, reason=reason, site=site)
     found, within = difference(given[rows], wanted), subject.lse_tolerance
     query = found.first_mismatch or found.at
@@ -99,7 +99,7 @@ def lse(subject: Subject) -> Check:
             "tolerance": within,
             "mismatched": found.mismatched,
             "undefined": found.undefined,
-            "query": int(rows[query[0]]) if query else None,
+            "query": subject.position(int(rows[query[0]])) if query else None,
             "base_two": subject.base_two,
             "row_max": float(subject.head.row_max[rows].max()),
             "empty_rows": len(subject.head.empty_rows),

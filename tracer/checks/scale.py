@@ -82,11 +82,12 @@ def effective(subject: Subject) -> Check:
     by = say("fit_lse") if subject.lse is not None else say("fit_output")
     wanted = say("scale_expected", head_dim=subject.trace.model.head_dim, value=expected)
     if fit is None:
-        lost = int(subject.overflowed.sum())
+        lost, known = int(subject.overflowed.sum()), bool(np.isfinite(subject.head.lse).any())
+        why = say("scale_effective_no_rows") if known else subject.undefined
         return untested(
             "scale.effective",
             expected=wanted,
-            reason=overflow(lost, subject.dtype) if lost else say("scale_effective_no_rows"),
+            reason=overflow(lost, subject.dtype) if lost else why,
             site=subject.trace.kernel.site,
             figures={"expected": expected},
         )

@@ -35,7 +35,7 @@ def sums(subject: Subject) -> Check:
         return _untested(subject, say("no_lse_no_weights"))
     lost = int(subject.overflowed.sum())
     if not rows.size:
-        return _untested(subject, overflow(lost, subject.dtype) if lost else say("undefined_rows"))
+        return _untested(subject, overflow(lost, subject.dtype) if lost else subject.undefined)
     off = np.abs(np.nan_to_num(found, nan=np.inf) - 1)
     worst = int(off.argmax())
     query, total = subject.position(int(rows[worst])), float(found[worst])
@@ -71,16 +71,17 @@ def empty(subject: Subject) -> Check | None:
         status, reason = judged(zero), say("softmax_empty_why")
     else:
         status, reason = Status.NOT_TESTABLE, say("softmax_empty_plain")
+    first = subject.position(found[0])
     largest = float(np.abs(output).max(initial=0.0))
     return outcome(
         "softmax.empty",
         status,
-        measured=say("softmax_empty_measured", rows=len(found), first=found[0], largest=largest),
+        measured=say("softmax_empty_measured", rows=len(found), first=first, largest=largest),
         expected=say("softmax_empty_expected"),
         tolerance=say("exact"),
         reason=reason,
         site=subject.trace.kernel.site,
-        figures={"rows": len(found), "first": found[0], "largest": largest},
+        figures={"rows": len(found), "first": first, "largest": largest},
     )
 
 

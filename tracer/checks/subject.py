@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracer.arrays import Array, Floats
+from tracer.checks.finite import because
 from tracer.maths.attention import Head, rescaled
 from tracer.maths.criterion import Numerics, difference, eager_rows, lse_tolerance, numerics
 from tracer.maths.scale import LSE_NOISE, ScaleFit, fit_lse, fit_output
 from tracer.records import LayerTrace
+from tracer.texts import Message
 
 FLASH = ("flash-attn", "cpu-flash")
 # The largest finite number of each dtype.
@@ -80,6 +82,11 @@ class Subject:
         if self.index not in effects.eager_heads:
             return None
         return effects.eager[:, effects.eager_heads.index(self.index)].float64()
+
+    @cached_property
+    def undefined(self) -> Message:
+        """Why a check has no row to compare: NaN or infinity that came in, told where it began."""
+        return because(self.trace, self.index)
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:

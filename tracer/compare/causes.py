@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from tracer.compare.records import Comparison, Finding, Written
-from tracer.page.header import spans
+from tracer.names import spans
 from tracer.records import LayerTrace, Site
 from tracer.texts import Message, message
 

@@ -5,7 +5,7 @@ Must not know: the steps, the numbers.
 
 from collections.abc import Sequence
 
-from tracer.names import LONG_DTYPES
+from tracer.names import LONG_DTYPES, spans
 from tracer.page import tokens
 from tracer.page.record import Facts, Line, Piece, Role, Section, line
 from tracer.page.wording import Words, muted
@@ -75,17 +75,6 @@ def _kinds(say: Words, layers: Sequence[LayerTrace]) -> tuple[Line, ...]:
         which = say("layers_of_kind", layers=spans([each.request.layer for each in alike]))
         lines.append(line(*_layer(say, alike[0]), "  ", *muted(which)))
     return tuple(lines)
-
-
-def spans(numbers: Sequence[int]) -> str:
-    """Return ascending numbers with neighbours drawn together: ``0–2, 5``."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
 
 
 def _prompt(say: Words, layer: LayerTrace) -> Line:

@@ -16,11 +16,11 @@ from tracer.engines.transformers.live import FromCheckpoint, Live
 from tracer.engines.transformers.roles import roles
 from tracer.errors import InputError, Unsupported
 from tracer.kernels.choose import choose
-from tracer.names import LONG_DTYPES
+from tracer.names import LONG_DTYPES, spans
 from tracer.pipeline import read_dtype, read_prompt
 from tracer.records import CheckpointFacts, Choice
 from tracer.texts import Message, message
-from tracer.verification import outcomes, verdict
+from tracer.verification import outcomes
 from tracer.verification.places import Places
 from tracer.verification.records import Verification
 from tracer.verification.run import Examination, Examined, Progress, examine
@@ -238,9 +238,7 @@ def _compiler_warnings(live: Live) -> tuple[Message, ...]:
 
 def _hook_warnings(live: Live) -> tuple[Message, ...]:
     """Return a warning for each part of an attention that the user's hooks may change."""
-    return tuple(
-        message("verify.hooked", name=name, layers=verdict.spans(layers)) for name, layers in live.hooked.items()
-    )
+    return tuple(message("verify.hooked", name=name, layers=spans(layers)) for name, layers in live.hooked.items())
 
 
 def _window_warnings(live: Live) -> tuple[Message, ...]:

@@ -5,11 +5,12 @@ Must not know: how a verification is made.
 
 from collections.abc import Sequence
 
+from tracer.names import spans
 from tracer.records import Check, Site, Status
 from tracer.texts import DEFAULT_LANGUAGE, message
 from tracer.verification.catalogue import CONSEQUENCES
 from tracer.verification.records import Outcome, Verification
-from tracer.verification.verdict import advice, denial, spans
+from tracer.verification.verdict import advice, denial
 
 _MOST = 6
 _LONGEST = 160

@@ -1,11 +1,12 @@
 """Build a finding. Must not know: any particular check."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from tracer.checks.outcome import Figure, outcome
+from tracer.names import spans
 from tracer.records import Check, Site, Status
 from tracer.texts import Message, catalogue, message
 from tracer.verification.case import Case
@@ -108,18 +109,6 @@ def which(case: Case, bad: Bools) -> Message:
         "heads": spans([int(h) for h in np.flatnonzero(mine.any(axis=0))], _RUNS),
     }
     return say("which", **values) if len(case.step.ids) == 1 else say("which_row", row=row, **values)
-
-
-def spans(numbers: Sequence[int], most: int | None = None) -> str:
-    """Return numbers as a list in which runs are joined: 0–3, 7; only the first ``most`` runs, then an ellipsis."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    told = [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]
-    return ", ".join(told if most is None or len(told) <= most else [*told[:most], "…"])
 
 
 def passed(holds: bool) -> Status:

@@ -3,8 +3,10 @@
 Must not know: probes, pages.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tracer.arrays import Array
@@ -89,17 +91,40 @@ def observe(
         with alone.running(keep=True) if alone else nullcontext():
             untraced = call.again(call.hidden)
             same = alone.same(q, k, v, output) if alone else same_bits(untraced, call.output)
+        run = call.again if bool(untraced.isfinite().all()) else partial(_heads, call)
         with alone.running() if alone else nullcontext():
-            changed = tuple(_changed(call, untraced, t) for t in sorted({1, length // 2, length - 1}) if 0 < t < length)
+            before = untraced if run == call.again else run(call.hidden)
+            changed = tuple(
+                _changed(call, run, before, t) for t in sorted({1, length // 2, length - 1}) if 0 < t < length
+            )
         eager = _eager(q, k, v, scale, window, heads, output)
     return Effects(untraced_same=same, changed=changed, eager=eager, eager_heads=heads)
 
 
-def _changed(call: Call, untraced: Any, t: int) -> tuple[int, int | None, bool]:
-    """Negate the hidden state of position t: an exact change that keeps every magnitude and moves q, k and v."""
+def _heads(call: Call, hidden: Any) -> Any:
+    """Return what the heads gave for ``hidden``, side by side [1, T, ·], before o_proj mixes them: a head whose numbers
+    are not finite makes every number of the mixed rows NaN, and these would show nothing of the other heads."""
+    seen: list[Any] = []
+    mixing = getattr(call.module, "o_proj", None)
+    if mixing is None:
+        return call.again(hidden)
+    hook = mixing.register_forward_pre_hook(lambda _module, given: seen.append(given[0].detach().clone()))
+    try:
+        call.again(hidden)
+    finally:
+        hook.remove()
+    return seen[-1].reshape(1, hidden.shape[1], -1)
+
+
+def _changed(call: Call, run: Callable[[Any], Any], before: Any, t: int) -> tuple[int, int | None, bool]:
+    """Negate the hidden state of position t: an exact change that keeps every magnitude and moves q, k and v.
+
+    ``run`` gives the rows to compare with ``before``. NaN in both is no move, whatever its bits.
+    """
     hidden = call.hidden.clone()
     hidden[:, t] = -hidden[:, t]
-    moved = (_bits(call.again(hidden)) != _bits(untraced)).any(-1)[0]
+    after = run(hidden)
+    moved = ((_bits(after) != _bits(before)) & ~(after.isnan() & before.isnan())).any(-1)[0]
     earlier = moved[:t].nonzero()
     return t, (int(earlier[0]) if len(earlier) else None), bool(moved[t])
 
