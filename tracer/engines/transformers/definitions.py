@@ -101,13 +101,19 @@ def _light() -> dict[str, ModuleType]:
     with _bare_packages():
         modules = {name: importlib.import_module(name) for name in (FLASH, UTILS, CONFIG)}
         supply = _supply(modules)
-    namespace = take(source, _NEEDED, supply, MODEL)
-    unequal = differing(source, [namespace[name] for name in _NEEDED])
+    module = ModuleType(MODEL)
+    module.__dict__.update(_equal(source, _NEEDED, supply, MODEL))
+    return {**modules, MODEL: module}
+
+
+def _equal(source: SourceFile, names: Collection[str], supply: Mapping[str, Any], module: str) -> dict[str, Any]:
+    """Return the definitions ``names`` of ``source``, every function equal to what the whole file compiles to."""
+    namespace = take(source, names, supply, module)
+    taken = {name: namespace[name] for name in names}
+    unequal = differing(source, taken.values())
     if unequal:
         raise _Unfit("engine.not_light_code", functions=", ".join(unequal))
-    module = ModuleType(MODEL)
-    module.__dict__.update({name: namespace[name] for name in _NEEDED})
-    return {**modules, MODEL: module}
+    return taken
 
 
 def _supply(modules: Mapping[str, ModuleType]) -> dict[str, Any]:
@@ -121,7 +127,7 @@ def _supply(modules: Mapping[str, ModuleType]) -> dict[str, Any]:
     )
     logger = utils.logging.get_logger("transformers")
     annotation = type("Annotation", (), {})  # stands where a name is only written in an annotation
-    interface = take(
+    interface = _equal(
         _pinned("modeling_utils.py"),
         ["AttentionInterface"],
         {
@@ -133,13 +139,13 @@ def _supply(modules: Mapping[str, ModuleType]) -> dict[str, Any]:
         },
         "transformers.modeling_utils",
     )["AttentionInterface"]
-    checkpointing = take(
+    checkpointing = _equal(
         _pinned("modeling_layers.py"),
         ["GradientCheckpointingLayer"],
         {"nn": nn, "torch": torch, "wraps": wraps, "partial": partial, "logger": logger},
         "transformers.modeling_layers",
     )["GradientCheckpointingLayer"]
-    activations = take(
+    activations = _equal(
         _pinned("activations.py"),
         ["SiLUActivation", "ClassInstantier"],
         {"nn": nn, "Tensor": torch.Tensor, "OrderedDict": OrderedDict, "use_kernel_forward_from_hub": _undecorated},
