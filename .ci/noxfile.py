@@ -7,8 +7,13 @@ most of them torch's download. ``nox -f .ci/noxfile.py -s newest-3.11`` runs one
 to pytest.
 """
 
+import atexit
+import functools
 import re
 import shutil
+import subprocess
+import sys
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -30,7 +35,7 @@ SMOKE = (
     "tests/browse/test_books.py",
     "tests/verify/test_no_false_alarm.py",
 )
-# A test's own packages, without those that judge the code or drive a browser.
+# A test's own packages, without those that judge code or drive a browser, in the versions of the extra ``test``.
 TESTS = ("pytest", "jsonschema", "hypothesis", "accelerate")
 
 nox.options.error_on_missing_interpreters = False
@@ -38,11 +43,25 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.default_venv_backend = "uv|virtualenv"
 
 
-def requirements() -> dict[str, str]:
-    """Return the package's dependencies: name → bounds, as pyproject.toml has them."""
+def requirements(extra: str | None = None) -> dict[str, str]:
+    """Return what the package, or one extra of it, depends on: name → bounds, as pyproject.toml has them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    found = (re.fullmatch(r"([A-Za-z0-9_-]+)(.*)", line) for line in project["dependencies"])
+    lines = project["dependencies"] if extra is None else project["optional-dependencies"][extra]
+    found = (re.fullmatch(r"([A-Za-z0-9_-]+)(.*)", line) for line in lines)
     return {match[1]: match[2] for match in found if match}
+
+
+@functools.cache
+def wheel() -> str:
+    """Return the wheel of this checkout, built once however many sessions there are."""
+    folder = tempfile.mkdtemp(prefix="wheel-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    build = ["uv", "build", "--quiet", "--wheel", "--out-dir"]
+    if shutil.which("uv") is None:
+        build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w"]
+    subprocess.run([*build, folder, str(ROOT)], check=True)
+    (built,) = Path(folder).glob("*.whl")
+    return str(built)
 
 
 def lowest(bounds: str) -> str:
@@ -55,7 +74,10 @@ def lowest(bounds: str) -> str:
 
 def check(session: nox.Session, *pinned: str) -> None:
     """Install the wheel with ``pinned``, run it from another folder, and run the smoke tests."""
-    session.install(str(ROOT), *pinned, *TESTS)
+    tests = requirements("test")
+    session.install(wheel(), *pinned, *(f"{name}{tests[name]}" for name in TESTS))
+    # Environments are kept: the package of an earlier run has the same version, and would stay.
+    session.install("--force-reinstall", "--no-deps", wheel())
     session.run(
         "python",
         "-c",
