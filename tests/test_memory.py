@@ -1,12 +1,20 @@
 """What a run would take is told before it starts, and refused where that is too much."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.benchmarks import shapes
 from tests.invented_trace import invented
 from tracer import memory, pipeline
+from tracer.checkpoint.open import open_checkpoint
+from tracer.engines.transformers import engine, streaming
 from tracer.errors import InputError
+from tracer.pipeline import STREAMED
+from tracer.records import LayerTrace
 
 GIB = 1 << 30
 MODEL = invented().model
@@ -20,31 +28,113 @@ def test_scores_in_float32_grow_with_the_square_of_the_prompt(heads: int, short:
     assert memory.score_bytes(heads, 32768, 4) == long * GIB
 
 
-def test_captures_grow_with_the_prompt_only() -> None:
-    one = memory.capture_bytes(8192, heads=16, kv_heads=8, head_dim=128, size=4)
-    assert one == 8192 * (16 + 2 * 8) * 128 * 4 * 8
-    assert memory.capture_bytes(32768, heads=16, kv_heads=8, head_dim=128, size=4) == 4 * one
+ASKED: dict[str, Any] = {
+    "tokens": 4096,
+    "layers": 1,
+    "dtype": "F32",
+    "kernel": "sdpa",
+    "heads": 1,
+    "alone": False,
+    "inner": 0,
+}
+
+
+def test_it_grows_with_the_prompt_only() -> None:
+    assert memory.needed(MODEL, **{**ASKED, "tokens": 32768}) == 8 * memory.needed(MODEL, **ASKED)
 
 
 def test_eager_holds_three_sets_of_scores_for_one_layer_and_keeps_one_for_each_more() -> None:
     def eager(layers: int) -> int:
-        asked = {"tokens": 4096, "dtype": "F32", "heads": MODEL.heads, "layers": layers}
-        return memory.needed(MODEL, kernel="eager", **asked) - memory.needed(MODEL, kernel="sdpa", **asked)
+        eager, sdpa = (memory.needed(MODEL, **{**ASKED, "layers": layers, "kernel": it}) for it in ("eager", "sdpa"))
+        return eager - sdpa
 
     assert eager(1) == 3 * memory.score_bytes(MODEL.heads, 4096, 4)
     assert eager(2) == 4 * memory.score_bytes(MODEL.heads, 4096, 4)
 
 
-def test_one_head_on_the_cpu_flash_kernel_takes_less_than_all() -> None:
-    asked = {"tokens": 32768, "layers": 1, "dtype": "BF16"}
-    one, every = (memory.needed(MODEL, kernel="cpu-flash", heads=heads, **asked) for heads in (1, MODEL.heads))
-    assert one * (MODEL.heads + 2 * MODEL.kv_heads) == every * 3
+def test_one_head_alone_takes_less_than_all() -> None:
+    assert memory.needed(MODEL, **{**ASKED, "alone": True}) < memory.needed(MODEL, **ASKED)
+
+
+def test_a_layer_that_runs_to_its_end_holds_its_mlp() -> None:
+    wide = memory.needed(MODEL, **{**ASKED, "inner": 10_000})
+    assert wide - memory.needed(MODEL, **{**ASKED, "inner": 5_000}) == 4 * 5_000 * 4096 * 4
 
 
 @pytest.mark.parametrize(("dtype", "times"), [("F64", 4), ("F32", 2), ("BF16", 1), ("F16", 1)])
 def test_the_dtype_counts(dtype: str, times: int) -> None:
-    asked = {"tokens": 100, "layers": 1, "kernel": "eager", "heads": 4}
-    assert memory.needed(MODEL, dtype=dtype, **asked) == times * memory.needed(MODEL, dtype="F16", **asked)
+    wider = replace(MODEL, hidden_size=MODEL.hidden_size + 1)
+    more, less = (memory.needed(model, **{**ASKED, "dtype": dtype}) for model in (wider, MODEL))
+    assert more - less == times * 2 * 4096 * (2 + 5)  # two hidden states that are kept, and five while it runs
+
+
+# ----------------------------------------------------------------------- what is told, against what a run really keeps
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two small layers with the heads of 32B: eight query heads share one key/value head."""
+    small = {"vocab_size": 50, "hidden_size": 160, "intermediate_size": 64, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 16}
+    return shapes.write(tmp_path_factory.mktemp("memory") / "m", {**shapes.SHAPES["32B"], **small, **heads})
+
+
+def kept(trace: LayerTrace) -> int:
+    """What a trace keeps, each memory that is shared counted once."""
+    arrays = [each.array for each in trace.captures.values()] + [trace.kernel.output, trace.effects.eager]
+    arrays += [trace.kernel.lse] if trace.kernel.lse is not None else []
+    return sum({each.bits.__array_interface__["data"][0]: each.bits.nbytes for each in arrays}.values())
+
+
+@pytest.mark.parametrize("tokens", [60, 200], ids=["short", "long"])
+@pytest.mark.parametrize("heads", [[2], None], ids=["one", "all"])
+@pytest.mark.parametrize("kernel", ["cpu-flash", "sdpa", "eager"])
+def test_what_is_told_is_what_a_run_keeps(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tokens: int, heads: list[int] | None, kernel: str
+) -> None:
+    told: list[int] = []
+    each: list[int] = []
+    real = memory.kept_bytes
+
+    def kept_bytes(*args: Any, **asked: Any) -> int:
+        each.append(real(*args, **asked))
+        return each[-1]
+
+    monkeypatch.setattr(memory, "kept_bytes", kept_bytes)
+    monkeypatch.setattr(memory, "check", lambda needed, *_: told.append(needed))
+    monkeypatch.setattr(engine, "LONG", 100)
+    asked: dict[str, Any] = {"tokens": [n % 13 for n in range(tokens)], "kernel": kernel}
+    traces = pipeline.trace_layers(str(folder), layers=[0, 1], head=2, heads=heads, **asked)
+    assert ("merged" not in traces[0].captures) == (tokens > 100 and heads == [2] and kernel == "cpu-flash")
+    assert told[0] >= sum(kept(trace) for trace in traces)
+    for trace in traces:
+        assert 0.9 * each[0] <= kept(trace) <= each[0]  # a bound, and no loose one
+
+
+def test_the_weights_of_one_layer_are_counted_and_no_more(folder: Path) -> None:
+    opened = open_checkpoint(str(folder))
+    attention = 160 + 2 * 16 * 16 * 160 + 2 * 2 * 16 * 160 + 2 * 16
+    assert STREAMED.weight_bytes(opened, 0, "BF16") == 2 * attention
+    assert STREAMED.weight_bytes(opened, 1, "BF16") == 2 * (attention + 160 + 3 * 64 * 160)
+
+
+def test_one_layer_at_a_time_is_in_memory_however_many_are_asked_for(
+    make_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[Any] = []
+    real = streaming.build
+    monkeypatch.setattr(streaming, "build", lambda *args: built.append(real(*args)) or built[0])
+
+    def filled() -> list[int]:
+        return [index for index, layer in enumerate(built[0].layers) if any(not p.is_meta for p in layer.parameters())]
+
+    seen: list[list[int]] = []
+    folder = make_checkpoint()
+    pipeline.trace_layers(str(folder), layers=[0, 1, 2], tokens=[5, 7, 9], progress=lambda *_: seen.append(filled()))
+    assert seen == [[0], [1], [2]]
+
+
+# ------------------------------------------------------------------------------------------------ what may be taken
 
 
 def test_what_is_available_is_read_from_linux_and_guessed_elsewhere(

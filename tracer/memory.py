@@ -11,11 +11,16 @@ from tracer.records import ModelFacts
 
 DEFAULT_LIMIT = 8 << 30  # where the system does not say how much memory is free
 DTYPE_BYTES = {"F64": 8, "F32": 4, "BF16": 2, "F16": 2}
-# Of each number of q, k and v a run keeps: the projected, normalised, rotated and handed-over ones in the run's dtype,
-# and what the checks recompute of them in float64.
-_KEPT_OF_EACH = 8
-# Of all scores at once: two sets while they become weights, and for each layer one that is kept.
-_SCORES_AT_ONCE = 2
+# Of each query head the projected, normed, rotated and merged numbers, of each key/value head the projected ones (two),
+# the normed and the rotated ones. Beside them what the kernel is given and gives, of every head.
+_QUERY_STEPS, _KEY_STEPS = 4, 4
+_HIDDEN = 2  # what the attention is given, and what it gives
+# Of each head that is looked at, q, k, v and the output in float64, for its checks.
+_RECOMPUTED = 4
+# While one layer's attention runs again: copies of all its queries, keys and values, and of hidden states.
+_AGAIN, _HIDDEN_AT_ONCE = 4, 5
+_MLP = 4  # while a layer's MLP runs: gate, its activation, up, their product
+_SCORES_AT_ONCE = 2  # sets of all scores while they become weights, in float32 at least
 # A verification holds one layer's queries, keys and values in float64 this many times: as made, normed, arrived, right,
 # and what the difference takes.
 _JUDGED = 10
@@ -32,24 +37,47 @@ def score_bytes(heads: int, tokens: int, size: int) -> int:
     return heads * tokens * tokens * size
 
 
-def capture_bytes(tokens: int, heads: int, kv_heads: int, head_dim: int, size: int) -> int:
-    """Return about how much is kept of one layer's queries, keys and values and of the checks of all these heads."""
-    return tokens * (heads + 2 * kv_heads) * head_dim * size * _KEPT_OF_EACH
+def kept_bytes(model: ModelFacts, *, tokens: int, dtype: str, kernel: str, heads: int, alone: bool) -> int:
+    """Return about how much a trace of one layer keeps.
+
+    ``dtype`` as safetensors names it; ``heads``: how many are looked at. ``alone``: of the steps before the kernel only
+    one head's part is kept; of what the kernel was given and gave, every head's is. In eager all weights are kept,
+    [1, H, T, T].
+    """
+    size = _size(dtype)
+    steps = _QUERY_STEPS + _KEY_STEPS if alone else _QUERY_STEPS * model.heads + _KEY_STEPS * model.kv_heads
+    kernels = 2 * (model.heads + model.kv_heads)  # q and the output; k and v
+    wide = (steps + kernels + heads) * model.head_dim + _HIDDEN * model.hidden_size
+    precise = model.heads + 2 * model.head_dim  # lse; cosines and sines
+    kept = tokens * (wide * size + precise * _precise(dtype))
+    return kept + (score_bytes(model.heads, tokens, _precise(dtype)) if kernel == "eager" else 0)
 
 
-def needed(model: ModelFacts, *, tokens: int, layers: int, dtype: str, kernel: str, heads: int) -> int:
+def needed(
+    model: ModelFacts, *, tokens: int, layers: int, dtype: str, kernel: str, heads: int, alone: bool, inner: int
+) -> int:
     """Return about how much memory a run of ``layers`` layers takes beside the weights.
 
-    ``dtype`` as safetensors names it; ``heads``: how many are looked at. Of a single one on the CPU flash kernel only
-    its own numbers are kept; in eager the scores of all heads exist at once, [1, H, T, T].
+    What is kept of each (see kept_bytes), its heads in float64, and what one layer at a time takes while it runs;
+    ``inner`` is the width of its MLP (0: none runs). In eager the scores of all heads exist at once, [1, H, T, T].
     """
-    size = DTYPE_BYTES.get(dtype, max(DTYPE_BYTES.values()))
-    alone = heads == 1 and kernel == "cpu-flash"
-    kept = capture_bytes(tokens, *((1, 1) if alone else (model.heads, model.kv_heads)), model.head_dim, size)
-    total = kept * layers
+    size = _size(dtype)
+    kept = kept_bytes(model, tokens=tokens, dtype=dtype, kernel=kernel, heads=heads, alone=alone)
+    judged = tokens * heads * _RECOMPUTED * model.head_dim * DTYPE_BYTES["F64"]
+    again = _AGAIN * (model.heads + 2 * model.kv_heads) * model.head_dim
+    running = tokens * size * (max(again, _MLP * inner) + _HIDDEN_AT_ONCE * model.hidden_size)
     if kernel == "eager":
-        total += score_bytes(model.heads, tokens, size) * (_SCORES_AT_ONCE + layers)
-    return total
+        running += score_bytes(model.heads, tokens, _precise(dtype)) * _SCORES_AT_ONCE
+    return (kept + judged) * layers + running
+
+
+def _size(dtype: str) -> int:
+    return DTYPE_BYTES.get(dtype, max(DTYPE_BYTES.values()))
+
+
+def _precise(dtype: str) -> int:
+    """Weights leave the softmax in float32 at least, and so do cosines, sines and logsumexps."""
+    return max(_size(dtype), DTYPE_BYTES["F32"])
 
 
 def verification_needed(model: ModelFacts, *, tokens: int, layers: int, dtype: str, kernel: str, thorough: bool) -> int:
@@ -58,7 +86,7 @@ def verification_needed(model: ModelFacts, *, tokens: int, layers: int, dtype: s
     One layer is judged at a time; of the others only hidden states and outputs are kept. The effective weights of all
     heads are read, [H, T, T], so this grows with the square of the tokens whatever the kernel.
     """
-    size = DTYPE_BYTES.get(dtype, max(DTYPE_BYTES.values()))
+    size = _size(dtype)
     judged = tokens * (model.heads + 2 * model.kv_heads) * model.head_dim * DTYPE_BYTES["F64"] * _JUDGED
     kept = 2 * tokens * model.hidden_size * size * layers
     scores = score_bytes(model.heads, tokens, 1)

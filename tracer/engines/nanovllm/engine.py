@@ -23,7 +23,6 @@ from tracer.engines.transformers.engine import Wanted
 from tracer.engines.transformers.steps import lineage as followed
 from tracer.lineage.hops import path
 from tracer.records import Capture, LayerTrace, Token
-from tracer.texts import Message
 
 _PACKAGES = ("tracer", "torch", "transformers", "numpy", "safetensors", "tokenizers")
 
@@ -47,21 +46,19 @@ def trace_layers(
     recorder = Recorder()
     with plain(wanted.kernel.device):
         code = ready(wanted.kernel, recorder, wanted.cache)
-        ran = run(checkpoint, wanted, recorder, code, phase, layers)
+        way = "decode" if phase.decode else "prefill"
+
+        def made(caught: Caught) -> LayerTrace:
+            return _trace(checkpoint, tokens, wanted, code, way, caught)
+
+        ran = run(checkpoint, wanted, recorder, code, phase, layers, made)
         found = departures(checkpoint, Run(ran.unread, ran.damaged, len(tokens)))
         warnings = (*checkpoint.warnings, *found)
-        way = "decode" if phase.decode else "prefill"
-        return tuple(_trace(checkpoint, tokens, wanted, code, way, caught, warnings) for caught in ran.caught)
+        return tuple(replace(trace, warnings=warnings) for trace in ran.made)
 
 
 def _trace(
-    checkpoint: Checkpoint,
-    tokens: tuple[Token, ...],
-    wanted: Wanted,
-    code: Code,
-    way: str,
-    caught: Caught,
-    warnings: tuple[Message, ...],
+    checkpoint: Checkpoint, tokens: tuple[Token, ...], wanted: Wanted, code: Code, way: str, caught: Caught
 ) -> LayerTrace:
     table, facts = code.table, checkpoint.model_facts(caught.layer)
     attention = from_kernel(table, caught.kernel)
@@ -83,7 +80,6 @@ def _trace(
         kernel=attention.record(wanted.kernel.provider),
         captures={"hidden": hidden, **steps.captures(table, caught.seen), **attention.inputs()},
         effects=effects,
-        warnings=warnings,
     )
 
 

@@ -4,9 +4,9 @@ Must not know: records, what captures are called.
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from tracer.capture.instrument import instrument
 from tracer.capture.recorder import Recorder, Seen, Sightings
@@ -20,6 +20,8 @@ from tracer.engines.transformers.effects import Call
 from tracer.engines.transformers.engine import Wanted
 from tracer.engines.transformers.lending import KernelSeen
 from tracer.errors import Unsupported
+
+Made = TypeVar("Made")
 
 
 class Reached(Exception):
@@ -45,19 +47,29 @@ class Caught:
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What a run caught, and where nano-vllm departs from the checkpoint's model: tensors that it has no place for, and
-    whether its first norm wrote into the residual."""
+class Ran(Generic[Made]):
+    """What was made of each layer that a run caught, and where nano-vllm departs from the checkpoint's model: tensors
+    that it has no place for, and whether its first norm wrote into the residual."""
 
-    caught: list[Caught]
+    made: list[Made]
     unread: tuple[str, ...]
     damaged: bool
 
 
 def run(
-    checkpoint: Checkpoint, wanted: Wanted, recorder: Recorder, code: Code, phase: Phase, layers: Sequence[int]
-) -> Ran:
-    """Return the asked layers' attention calls (``layers`` ascending) on the last part of the prompt."""
+    checkpoint: Checkpoint,
+    wanted: Wanted,
+    recorder: Recorder,
+    code: Code,
+    phase: Phase,
+    layers: Sequence[int],
+    make: Callable[[Caught], Made],
+) -> Ran[Made]:
+    """Return what ``make`` makes of the asked layers' attention calls (``layers`` ascending) on the last part of the
+    prompt.
+
+    It is called as soon as that attention has ended, on the code's own, before the layer's weights go.
+    """
     import torch
 
     request, device, last = wanted.request, wanted.kernel.device, layers[-1]
@@ -68,17 +80,24 @@ def run(
     with instrumented.swapped(recorder), torch.no_grad():
         with recorder.during("construct"):
             built = weights.build(checkpoint, code.modules, last, length, dtype, device)
-        built.fill_on_demand(kept=layers)
+        built.fill_on_demand()
         if phase.cached:
             built.give_caches(phase.page, phase.pages(length))
         damaged = watch_residual(built.model)
-        constructed, caught = recorder.drain(), list[Caught]()
+        constructed, made = recorder.drain(), list[Made]()
+
+        def caught(one: Caught) -> None:
+            with instrumented.paused():
+                made.append(make(one))
+            if one.layer == last:
+                raise Reached
+
         for part in parts:
-            hooks = []
             if part is parts[-1]:
                 hooks = _Watch(code, recorder, constructed, caught).on(built.model, layers)
                 hooks += _progress(built.model, wanted)
-            hooks.append(built.model.layers[last].self_attn.register_forward_hook(_stop))
+            else:
+                hooks = [built.model.layers[last].self_attn.register_forward_hook(_stop)]
             try:
                 with contextlib.suppress(Reached):
                     run_part(built, part)
@@ -86,9 +105,9 @@ def run(
                 recorder.close()
                 for hook in hooks:
                     hook.remove()
-    if len(caught) != len(layers):
+    if len(made) != len(layers):
         raise Unsupported("engine.not_reached", layer=last)
-    return Ran(caught, tuple(built.unread), bool(damaged))
+    return Ran(made, tuple(built.unread), bool(damaged))
 
 
 def run_part(built: Built, part: Scheduled) -> None:
@@ -131,12 +150,12 @@ def _progress(model: Any, wanted: Wanted) -> list[Any]:
 
 @dataclass(frozen=True)
 class _Watch:
-    """Opens a window around each asked attention and keeps what it caught."""
+    """Opens a window around each asked attention and hands on what it caught."""
 
     code: Code
     recorder: Recorder
     before: list[Seen]  # what was seen while the model was constructed
-    caught: list[Caught]
+    caught: Callable[[Caught], None]
 
     def on(self, model: Any, layers: Sequence[int]) -> list[Any]:
         """Return the hooks, to be removed after the run."""
@@ -152,11 +171,15 @@ class _Watch:
 
         def leave(module: Any, _args: Any, output: Any) -> None:
             self.recorder.close()
+            for hook in hooks:
+                hook.remove()
             call = Attention(
                 module, entered["hidden"], {"positions": entered["positions"]}, output.detach().clone()[None]
             )
             seen = Sightings([*self.before, *self.recorder.drain()])
             kernel = [(function.name, seen) for function in self.code.watched for seen in function.drain()]
-            self.caught.append(Caught(layer, call, seen, kernel))
+            self.caught(Caught(layer, call, seen, kernel))
 
-        return [attention.register_forward_pre_hook(enter), attention.register_forward_hook(leave)]
+        # Both go once the attention has ended: running it again must be an ordinary call.
+        hooks = [attention.register_forward_pre_hook(enter), attention.register_forward_hook(leave)]
+        return hooks

@@ -4,7 +4,7 @@ q, k and v go into one packed parameter, gate and up into another: nano-vllm's o
 probes, kernels, which layer is asked for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -68,16 +68,16 @@ class Built:
         place = {id: index for index, id in enumerate(unique)}
         return torch.tensor([place[id] for id in ids], device=self.device)
 
-    def fill_on_demand(self, kept: Sequence[int] = ()) -> None:
-        """Make each layer read its weights just before it runs and let go of them after it, all but ``kept``.
+    def fill_on_demand(self) -> None:
+        """Make each layer read its weights just before it runs and let go of them after it.
 
-        Of the last only what its attention needs is read, and that stays too.
+        Of the last only what its attention needs is read, and that stays.
         """
         last = len(self.model.layers) - 1
         for index, layer in enumerate(self.model.layers):
             part = index == last
             layer.register_forward_pre_hook(lambda layer, _, index=index, part=part: self._fill(layer, index, part))
-            if index < last and index not in kept:
+            if index < last:
                 layer.register_forward_hook(lambda layer, *_: _empty(layer))
 
     def give_caches(self, page: int, pages: tuple[int, ...]) -> None:

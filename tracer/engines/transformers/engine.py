@@ -6,7 +6,7 @@ lent kernel, look at what moves when that attention is run again, and hand on pl
 
 import importlib.metadata
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -84,55 +84,22 @@ def _traced(
     code = definitions.light(activation) if wanted.light and way == "flash" else definitions.whole()
     probes = instrument(table, steps.probed(table, way), code.modules if code.light else None)
     run = _Run(checkpoint, wanted, Recorder(steps.keeping(way, one)), probes, code)
-    traces = []
+    warnings = (*([code.why] if code.why else []), *_told(one, checkpoint.model_facts(layers[0]), len(tokens)))
+    reading = _Reading(checkpoint, tokens, wanted, table, way, paths, one, warnings)
     with run.kernel():
-        for caught in run.forward(layers):
-            facts = checkpoint.model_facts(caught.layer)
-            attention = from_kernel(table, caught.kernel) if run.watch else from_interface(table, way, caught.seen)
-            if dtype_name(attention.q.dtype) != wanted.request.dtype.value:
-                ran, asked = dtype_name(attention.q.dtype), wanted.request.dtype.value
-                raise Unsupported("engine.dtype", ran=ran, asked=asked)
-            effects = observe(
-                caught.call,
-                attention.q,
-                attention.k,
-                attention.v,
-                facts.head_dim**-0.5,
-                facts.window,
-                wanted.heads,
-                output=attention.output,
-                alone=Alone(run.watch, one) if run.watch and one else None,
-            )
-            hidden = to_array(caught.call.hidden, owned=True)
-            received = {"scale": attention.scale, "causal": attention.causal}
-            followed = {value: steps.lineage(table, paths[value], caught.seen, received[value]) for value in received}
-            traces.append(
-                LayerTrace(
-                    request=replace(wanted.request, layer=caught.layer),
-                    versions=_versions(),
-                    checkpoint=checkpoint.facts(),
-                    model=facts,
-                    tokens=tokens,
-                    scale=followed["scale"],
-                    causal=followed["causal"],
-                    kernel=attention.record(wanted.kernel.provider),
-                    captures={
-                        "hidden": Capture("hidden", "x", ("B", "T", "C"), hidden, table.site("attention.hidden"), "x"),
-                        **steps.captures(table, way, caught.seen, one),
-                        **attention.inputs(),
-                    },
-                    effects=effects,
-                    warnings=(*checkpoint.warnings, *([code.why] if code.why else []), *_told(one, facts, len(tokens))),
-                )
-            )
-    return tuple(traces)
+        return tuple(run.forward(layers, lambda caught: reading.trace(caught, run.watch)))
+
+
+def alone(wanted: Wanted) -> bool:
+    """Return whether one head alone is looked at: a prompt is so long that every head's steps would fill the memory and
+    running every head again would take minutes."""
+    one = len(wanted.heads) == 1 and wanted.kernel.kind == "cpu-flash" and wanted.load is None
+    return one and len(wanted.request.token_ids) > LONG
 
 
 def _one_head(checkpoint: Checkpoint, wanted: Wanted, layer: int) -> steps.OneHead | None:
-    """Return the head that alone is looked at, where a prompt is so long that every head's steps would fill the memory
-    and running every head again would take minutes; None where all are kept."""
-    alone = len(wanted.heads) == 1 and wanted.kernel.kind == "cpu-flash" and wanted.load is None
-    if not alone or len(wanted.request.token_ids) <= LONG:
+    """Return the head that alone is looked at; None where all are kept."""
+    if not alone(wanted):
         return None
     facts, head = checkpoint.model_facts(layer), wanted.heads[0]
     return steps.OneHead(head, facts.kv_head(head), facts.head_dim)
@@ -154,6 +121,61 @@ class _Caught:
     call: Call
     seen: Sightings
     kernel: list[KernelSeen]
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What makes one layer's trace of what was caught of it, running its attention again."""
+
+    checkpoint: Checkpoint
+    tokens: tuple[Token, ...]
+    wanted: Wanted
+    table: anchors.Table
+    way: str
+    paths: Mapping[str, tuple[hops.StaticHop, ...]]
+    one: steps.OneHead | None
+    warnings: tuple[Message, ...]
+
+    def trace(self, caught: _Caught, watch: KernelWatch | None) -> LayerTrace:
+        """Return the layer's trace; its weights must still be there, and its code be its own."""
+        table, one, wanted = self.table, self.one, self.wanted
+        facts = self.checkpoint.model_facts(caught.layer)
+        attention = from_kernel(table, caught.kernel) if watch else from_interface(table, self.way, caught.seen)
+        if dtype_name(attention.q.dtype) != wanted.request.dtype.value:
+            raise Unsupported("engine.dtype", ran=dtype_name(attention.q.dtype), asked=wanted.request.dtype.value)
+        effects = observe(
+            caught.call,
+            attention.q,
+            attention.k,
+            attention.v,
+            facts.head_dim**-0.5,
+            facts.window,
+            wanted.heads,
+            output=attention.output,
+            alone=Alone(watch, one) if watch and one else None,
+        )
+        hidden = to_array(caught.call.hidden, owned=True)
+        received = {"scale": attention.scale, "causal": attention.causal}
+        followed = {
+            value: steps.lineage(table, self.paths[value], caught.seen, given) for value, given in received.items()
+        }
+        return LayerTrace(
+            request=replace(wanted.request, layer=caught.layer),
+            versions=_versions(),
+            checkpoint=self.checkpoint.facts(),
+            model=facts,
+            tokens=self.tokens,
+            scale=followed["scale"],
+            causal=followed["causal"],
+            kernel=attention.record(wanted.kernel.provider),
+            captures={
+                "hidden": Capture("hidden", "x", ("B", "T", "C"), hidden, table.site("attention.hidden"), "x"),
+                **steps.captures(table, self.way, caught.seen, one),
+                **attention.inputs(),
+            },
+            effects=effects,
+            warnings=(*self.checkpoint.warnings, *self.warnings),
+        )
 
 
 class _Run:
@@ -181,8 +203,12 @@ class _Run:
         with lent(utils, self.watch, dense), quiet_cast(utils):
             yield
 
-    def forward(self, layers: Sequence[int]) -> list[_Caught]:
-        """Return each asked layer's attention call, after running the model to the last under instrumented code."""
+    def forward(self, layers: Sequence[int], trace: Callable[[_Caught], LayerTrace]) -> list[LayerTrace]:
+        """Return what ``trace`` makes of each asked layer's attention call, after running the model to the last under
+        instrumented code.
+
+        It is called as soon as that attention has ended, on the code's own, before the layer's weights go.
+        """
         request, kernel = self._wanted.request, self._wanted.kernel
         dtype, last = torch_dtype(request.dtype.value), layers[-1]
         self._checkpoint.require_layers(last)
@@ -190,8 +216,8 @@ class _Run:
             with self._recorder.during("construct"):
                 model = self._model(last)
             if self._wanted.load is None:
-                streaming.fill_on_demand(model, self._checkpoint, dtype, kernel.device, kept=layers)
-            caught = self._watch_modules(loading.base_of(model), layers)
+                streaming.fill_on_demand(model, self._checkpoint, dtype, kernel.device)
+            traced = self._watch_modules(loading.base_of(model), layers, trace)
             rows = self._checkpoint.embedding_rows(request.token_ids, dtype).to(kernel.device)[None]
             try:
                 model(inputs_embeds=rows, use_cache=False, **self._sequence(rows))
@@ -199,9 +225,9 @@ class _Run:
                 pass
             finally:
                 self._recorder.close()
-        if len(caught) != len(layers):
+        if len(traced) != len(layers):
             raise Unsupported("engine.not_reached", layer=last)
-        return caught
+        return traced
 
     def _model(self, last: int) -> Any:
         """Return the model to run, at least up to layer ``last``."""
@@ -220,22 +246,31 @@ class _Run:
         bounds = torch.tensor([0, length], dtype=torch.int32, device=rows.device)
         return {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds, "max_length_q": length, "max_length_k": length}
 
-    def _watch_modules(self, model: Any, layers: Sequence[int]) -> list[_Caught]:
+    def _watch_modules(
+        self, model: Any, layers: Sequence[int], trace: Callable[[_Caught], LayerTrace]
+    ) -> list[LayerTrace]:
         """Open a window around the rotary embedding and each asked attention; the last one's end stops the model."""
         model.rotary_emb.register_forward_pre_hook(lambda *_: self._recorder.open("rope"))
         model.rotary_emb.register_forward_hook(lambda *_: self._recorder.close())
-        caught: list[_Caught] = []
+        traced: list[LayerTrace] = []
         before: list[Seen] = []
+
+        def caught(one: _Caught) -> None:
+            with self._probes.paused():
+                traced.append(trace(one))
+            if one.layer == layers[-1]:
+                raise streaming.Reached
+
         for index in layers:
-            self._watch_attention(model.layers[index].self_attn, index, index == layers[-1], before, caught)
+            self._watch_attention(model.layers[index].self_attn, index, before, caught)
         if self._wanted.progress is not None:
             report, total = self._wanted.progress, len(model.layers)
             for index, layer in enumerate(model.layers):
                 layer.register_forward_pre_hook(lambda *_, done=index: report(done, total))
-        return caught
+        return traced
 
     def _watch_attention(
-        self, attention: Any, layer: int, last: bool, before: list[Seen], caught: list[_Caught]
+        self, attention: Any, layer: int, before: list[Seen], caught: Callable[[_Caught], None]
     ) -> None:
         entered: dict[str, Any] = {}
 
@@ -251,9 +286,7 @@ class _Run:
             hidden = entered.pop("hidden_states")
             call = Call(module, hidden, dict(entered), output[0].detach().clone())
             seen = Sightings([*before, *self._recorder.drain()])
-            caught.append(_Caught(layer, call, seen, self.watch.drain() if self.watch else []))
-            if last:
-                raise streaming.Reached
+            caught(_Caught(layer, call, seen, self.watch.drain() if self.watch else []))
 
         # Both go once the attention has ended: running it again must be an ordinary call.
         hooks = [attention.register_forward_pre_hook(enter, with_kwargs=True), attention.register_forward_hook(leave)]

@@ -69,14 +69,16 @@ class Placement:
             )
 
     def weight_bytes(self, checkpoint: "Checkpoint", last: int, dtype: str) -> int:
-        """Return how much memory the weights take that are there all the time; 0 where they come and go.
+        """Return how much memory the weights take that are there at once: of what is streamed, one layer.
 
-        The embedding is whole in each process, everything else in one of them. Spread over devices they are for
-        transformers to place.
+        Of several processes, the embedding is whole in each, everything else in one of them. Spread over devices they
+        are for transformers to place.
         """
+        first = self.ranks is None and last == 0  # of the last layer only what its attention needs is read
+        shapes = layout.layer_shapes(checkpoint.settings, 0, attention_only=first)
+        layer = sum(math.prod(shape) for shape in shapes.values())
         if self.ranks is None:
-            return 0
-        layer = sum(math.prod(shape) for shape in layout.layer_shapes(checkpoint.settings, 0).values())
+            return layer * DTYPE_BYTES[dtype]
         embedding = math.prod(layout.embedding_shape(checkpoint.settings))
         return (layer * (last + 1) + embedding * self.ranks.count) * DTYPE_BYTES[dtype]
 

@@ -5,7 +5,7 @@ each earlier layer is filled just before it runs and emptied after it, and of th
 attention's end is read. Must not know: probes, kernels.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,18 +44,17 @@ def config_cut(raw: Mapping[str, Any], last: int, code: Code | None = None) -> A
     return config
 
 
-def fill_on_demand(model: Any, checkpoint: Checkpoint, dtype: Any, device: str, kept: Collection[int] = ()) -> None:
+def fill_on_demand(model: Any, checkpoint: Checkpoint, dtype: Any, device: str) -> None:
     """Make each layer of ``model`` read its weights just before it runs, and let go of them after it.
 
-    Of the last layer only its attention and the norm before it are read; they stay, and so does the attention of each
-    layer in ``kept``, which is to be run again.
+    Of the last layer only its attention and the norm before it are read; they stay.
     """
     last = len(model.layers) - 1
     for index, layer in enumerate(model.layers):
         parts = [""] if index < last else ["input_layernorm.", "self_attn."]
         layer.register_forward_pre_hook(_Fill(checkpoint, f"layers.{index}.", parts, dtype, device))
         if index < last:
-            layer.register_forward_hook(_empty_but_attention if index in kept else _empty)
+            layer.register_forward_hook(_empty)
 
 
 def fill_now(model: Any, checkpoint: Checkpoint, dtype: Any, device: str) -> None:
@@ -85,9 +84,3 @@ class _Fill:
 
 def _empty(layer: Any, _arguments: Any, _output: Any) -> None:
     layer.to("meta")
-
-
-def _empty_but_attention(layer: Any, _arguments: Any, _output: Any) -> None:
-    for name, part in layer.named_children():
-        if name != "self_attn":
-            part.to("meta")
