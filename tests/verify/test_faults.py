@@ -1,6 +1,8 @@
 """Every planted fault is caught by the check that names it, at its place; without the fault nothing fails."""
 
+import importlib.metadata
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +12,12 @@ from tracer.texts import LANGUAGES
 from tracer.verification.catalogue import CHECKS
 from tracer.verification.faults import kernels, tables
 from tracer.verification.faults.catalogue import FAULTS
+from tracer.verification.faults.grid import COLUMNS, DTYPES, SHAPES
 from tracer.verification.faults.plant import change, planted
 from tracer.verification.faults.records import Edit, Fault
 from tracer.verification.faults.trial import Caught, run_fault, without
+
+TOLD_OF = "5.24.0"  # whose lines the README's table has
 
 
 @cache
@@ -29,6 +34,27 @@ def test_a_planted_fault_is_caught_by_the_check_that_names_it_at_its_place(fault
     for language in LANGUAGES:
         for said in (caught.check.claim, caught.check.measured, caught.check.expected, caught.check.reason):
             assert said.text(language)
+
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.id)
+def test_the_readme_says_of_each_fault_what_is_found(fault: Fault) -> None:
+    """Its check, and with the version the README is for its place; which others fail too depends on the processor."""
+    (told,) = [line for line in README.splitlines() if line.startswith(f"| `{fault.id}` |")]
+    columns = 5 if importlib.metadata.version("transformers") == TOLD_OF else 4
+    assert told.split("|")[:columns] == tables.row(caught_of(fault.id), "en").split("|")[:columns]
+
+
+def test_the_readme_lists_the_faults_there_are_in_their_order_and_every_cell_of_the_grid() -> None:
+    told = [line.split("`")[1] for line in README.splitlines() if line.startswith("| `") and line.count("|") == 6]
+    assert told == [fault.id for fault in FAULTS]
+    assert f"{len(FAULTS)} of {len(FAULTS)} planted faults are caught" in " ".join(README.split())
+    for shape in SHAPES:
+        for dtype in DTYPES:
+            (row,) = [line for line in README.splitlines() if line.startswith(f"| {shape.name} | {dtype} |")]
+            assert row.count("✓") == len(COLUMNS)
 
 
 def test_every_check_fails_on_some_fault() -> None:

@@ -16,13 +16,18 @@ def faults(found: Iterable[Caught], language: str) -> str:
     for one in found:
         total += 1
         caught += one.caught
-        by = f"`{one.fault.catches}`" if one.caught else message("verify.table_missed").text(language)
-        place = "" if one.check is None or one.check.site is None else f"`{one.check.site.place}`"
-        others = ", ".join(f"`{id}`" for id in one.others)
-        rows.append(f"| `{one.fault.id}` | {one.fault.description.text(language)} | {by} | {place} | {others} |")
+        rows.append(row(one, language))
     head = message("verify.table_faults").text(language)
     tail = message("verify.table_faults_total", caught=caught, total=total).text(language)
     return "\n".join([head, *rows, "", tail]) + "\n"
+
+
+def row(one: Caught, language: str) -> str:
+    """Return the row of one fault: its name, what is wrong, the check that caught it, its place, what else failed."""
+    by = f"`{one.fault.catches}`" if one.caught else message("verify.table_missed").text(language)
+    place = "" if one.check is None or one.check.site is None else f"`{one.check.site.place}`"
+    others = ", ".join(f"`{id}`" for id in one.others)
+    return f"| `{one.fault.id}` | {one.fault.description.text(language)} | {by} | {place} | {others} |"
 
 
 def grid(found: Iterable[Cell], language: str) -> str:
