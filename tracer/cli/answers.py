@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracer import files
-from tracer.cli import collector, exits, streams
+from tracer.cli import collector, exits, interrupt, streams
 from tracer.cli import progress as telling
 from tracer.cli.inert import sentence
 from tracer.cli.options import DiffOptions, RunOptions, ShowOptions
@@ -196,6 +196,7 @@ def _html(heads: Sequence["Trace"], asked: RunOptions | ShowOptions, language: s
 
 def deliver(answer: str | bytes, output: Path | None, language: str) -> None:
     """Put ``answer`` on standard output, or whole into the file ``output`` (as UTF-8), and then say so."""
+    interrupt.check()
     if output is None:
         streams.answer(answer)
         return

@@ -4,12 +4,11 @@ Must not know: commands and options.
 """
 
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from tracer.cli import collector, language, streams
+from tracer.cli import collector, interrupt, language, streams
 from tracer.cli.exits import INTERRUPTED, PASSED, UNTESTED
 from tracer.errors import TracerError
 from tracer.texts import MissingText, message
@@ -20,10 +19,9 @@ DEBUG_VARIABLE = "TRACER_DEBUG"
 def main() -> NoReturn:
     """Run the command line of this process and exit with its code."""
     collector.hold()
+    interrupt.listen()
     code = run(sys.argv[1:])
-    # All is said and written. From here on a Ctrl-C just ends the process, without a traceback out of its last moments.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    interrupt.ended()  # from here on a Ctrl-C just ends the process, without a traceback out of its last moments
     if code == INTERRUPTED:
         streams.leave(code)  # what was interrupted in the middle (an import, a kernel) is not asked to end in order
     collector.leave()
@@ -37,6 +35,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return _told(arguments, spoken)
     except Exception as fault:  # noqa: BLE001 - the last line: a reader gets a sentence, a developer the traceback
+        if interrupt.asked():  # an import that was cut short raises whatever it likes
+            return _interrupted(spoken)
         _confess(fault, spoken)
         return UNTESTED
 
@@ -46,15 +46,21 @@ def _told(arguments: Sequence[str], spoken: str) -> int:
     try:
         return _command(arguments, spoken)
     except TracerError as error:
+        if interrupt.asked():  # what was cut short in the middle found half of what it looked for
+            return _interrupted(spoken)
         streams.complain(error.message, spoken)
         return error.exit_code
     except KeyboardInterrupt:
-        streams.restore_terminal()
-        streams.say(message("cli.interrupted").text(spoken))
-        return INTERRUPTED
+        return _interrupted(spoken)
     except BrokenPipeError:
         streams.silence(sys.stdout)
         return PASSED
+
+
+def _interrupted(spoken: str) -> int:
+    streams.restore_terminal()
+    streams.say(message("cli.interrupted").text(spoken))
+    return INTERRUPTED
 
 
 def _command(arguments: Sequence[str], spoken: str) -> int:

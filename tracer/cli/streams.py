@@ -14,6 +14,7 @@ from typing import NoReturn, TextIO
 import click
 from rich.cells import chop_cells
 
+from tracer.cli import interrupt
 from tracer.cli.inert import sentence
 from tracer.errors import InputError
 from tracer.files import reason
@@ -69,10 +70,10 @@ def answer(text: str | bytes) -> None:
     """Write the answer to standard output, at once and whole; bytes go out as they are.
 
     A reader who left early (``| head``) is no error. Raises InputError where the output cannot take it, for example
-    on a full disk.
+    on a full disk, or where there is none.
     """
     if sys.stdout is None:  # closed by whoever started us
-        return
+        raise InputError("cli.stdout_closed")
     try:
         if isinstance(text, bytes):
             sys.stdout.buffer.write(text)
@@ -144,7 +145,8 @@ class Progress:
         self._rewrites = not verbose and sys.stderr is not None and colour(sys.stderr) and sys.stderr.isatty()
 
     def __call__(self, step: Message) -> None:
-        """Show ``step`` as what is being done now."""
+        """Show ``step`` as what is being done now; raises KeyboardInterrupt where a Ctrl-C before it got lost."""
+        interrupt.check()
         text = sentence(step, self._language)
         if self._verbose:
             say(text)
