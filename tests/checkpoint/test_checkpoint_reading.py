@@ -314,6 +314,12 @@ def test_a_folder_without_config(tmp_path):
         open_checkpoint(str(tmp_path))
 
 
+def test_an_empty_folder_is_called_empty(tmp_path):
+    with pytest.raises(InputError, match=r"has no config\.json.*\(the folder is empty\)") as caught:
+        open_checkpoint(str(tmp_path))
+    assert "（文件夹是空的）" in caught.value.text("zh")
+
+
 def test_a_revision_belongs_to_a_hub_id(maker):
     with pytest.raises(InputError, match='--revision "main" was given with the folder'):
         open_checkpoint(str(maker.write()), revision="main")

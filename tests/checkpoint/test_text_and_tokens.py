@@ -162,7 +162,18 @@ def test_without_a_tokenizer_ids_still_work(folder):
     assert sentence.endswith("give token ids, which need no tokenizer: --tokens 1,2,3")
     checkpoint = open_checkpoint(str(folder))
     assert checkpoint.tokens((5, 6)) == (Token(5, b"", None), Token(6, b"", None))
-    assert [warning.id for warning in checkpoint.warnings] == ["checkpoint.no_tokenizer"]
+    (warning,) = checkpoint.warnings
+    assert f"Tokens are shown as #id, because {folder} has no tokenizer.json" in str(warning)
+    assert "--tokens" not in str(warning) + warning.text("zh")
+
+
+@pytest.mark.parametrize("content", ["{}", "{"])
+def test_with_a_tokenizer_that_cannot_be_used_nobody_is_told_to_give_the_ids_that_were_given(folder, content):
+    (folder / "tokenizer.json").write_text(content)
+    checkpoint = open_checkpoint(str(folder))
+    assert checkpoint.tokens((5,)) == (Token(5, b"", None),)
+    (warning,) = checkpoint.warnings
+    assert "--tokens" not in str(warning) + warning.text("zh")
 
 
 def test_with_a_tokenizer_ids_have_their_text(folder):

@@ -163,8 +163,16 @@ def test_asked_for_chinese_is_kept_with_a_note(trace: Trace, monkeypatch: pytest
 def test_closed_streams_are_no_reason_to_crash(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", None)
-    assert trace("--help").code == 0
+    assert trace("--help").code == 2
     assert trace("--nonsense").code == 2
+
+
+def test_an_answer_that_nobody_can_be_given_is_told(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    ended = trace("--help")
+    sentence = "The answer could not be written: standard output is closed. Write it to a file with --output."
+    assert (ended.code, ended.err) == (2, f"error: {sentence}\n")
+    assert "标准输出已关闭" in trace("--help", "--lang", "zh").err
 
 
 def test_progress_is_one_line_on_a_terminal_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,8 +66,44 @@ MISTAKES = {
     ),
     "not token ids": (
         ["qwen3", "--tokens", "5,,9"],
-        "--tokens takes whole numbers separated by commas, such as 5,9,5; part 2 is nothing.",
-        "--tokens 需要用逗号隔开的整数，例如 5,9,5；其中第 2 项是 “”（空）。",
+        "--tokens takes whole numbers from 0 separated by commas, such as 5,9,5; part 2 is nothing.",
+        "--tokens 需要用逗号隔开的、不小于 0 的整数，例如 5,9,5；其中第 2 项是 “”（空）。",
+    ),
+    "token id below zero": (
+        ["qwen3", "--tokens", "-1"],
+        "--tokens takes whole numbers from 0 separated by commas, such as 5,9,5; part 1 is -1.",
+        "--tokens 需要用逗号隔开的、不小于 0 的整数，例如 5,9,5；其中第 1 项是 -1。",
+    ),
+    "token id beyond any vocabulary": (
+        ["qwen3", "--tokens", "5,99999999999999999999999"],
+        "--tokens: part 2, 99999999999999999999…, is in no vocabulary",
+        "--tokens 的第 2 项 99999999999999999999… 不在任何词表中",
+    ),
+    "number beyond counting": (
+        ["qwen3", "--layer", "9999999999999999"],
+        "--layer is 9999999999999999, larger than anything that could be counted here. Give a smaller number.",
+        "--layer 的值 9999999999999999 太大",
+    ),
+    "half a range": (
+        ["qwen3", "--layers", "0.."],
+        "--layers takes a first and a last layer joined by two dots, such as 0..3; found “0..”.",
+        "例如 0..3；实际是 “0..”。",
+    ),
+    "range the wrong way round": (
+        ["qwen3", "--layers", "5..3"],
+        "such as 0..3; the first, 5, is after the last, 3.",
+        "而这里的首层 5 在末层 3 之后。",
+    ),
+    "value that ends a sentence": (
+        ["qwen3", "--kernel", "what?"],
+        "; found “what?”. Choose one of them.",
+        "，实际是 “what?”。请从中选一个。",
+    ),
+    "misspelt option like one only": (["qwen3", "--hed", "1"], "Did you mean --head?", "你是不是想输入 --head？"),
+    "misspelt option like several": (
+        ["qwen3", "--layerr", "1"],
+        "Did you mean --layer or --layers?",
+        "你是不是想输入 --layer 或 --layers？",
     ),
     "two prompts": (
         ["qwen3", "--prompt", "a", "--tokens", "1"],

@@ -49,7 +49,7 @@ def test_json_goes_whole_into_a_file(tmp_path: Path) -> None:
     [
         ((), "A comparison needs two sides. Name them: --engines transformers,nano-vllm"),
         (("--engines", "transformers,nanovllm"), "found nanovllm. Did you mean nano-vllm?"),
-        (("--engines", "transformers,transformers@"), "found transformers@"),
+        (("--engines", "transformers,transformers@"), "found “transformers@”"),
         (("--kernels", "eager,spda"), "found spda. Did you mean sdpa?"),
         (("--engines", ","), "leave a name empty in ,. Write names with one comma between them"),
         (("--kernels", "eager,,sdpa"), "leave a name empty in eager,,sdpa."),

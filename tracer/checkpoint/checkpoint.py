@@ -20,7 +20,7 @@ from tracer.checkpoint.prompt import check_token_ids
 from tracer.checkpoint.settings import Settings, model_arguments, read_settings
 from tracer.checkpoint.shards import Shards, read_shards
 from tracer.checkpoint.tokenizer import Tokenizer, read_tokenizer
-from tracer.checkpoint.wording import listed, shape_text
+from tracer.checkpoint.wording import found_there, listed, shape_text
 from tracer.errors import InputError, Unsupported
 from tracer.records import CheckpointFacts, ModelFacts, Token
 from tracer.texts import Message, message
@@ -32,6 +32,11 @@ CONFIG = "config.json"
 DEFAULT_PROMPT = "default_prompt.txt"
 SHIPPED = "qwen3-tiny"
 CHUNK = 1 << 28  # the largest single read; Linux itself reads at most 2 GiB at once
+_SHOWN_BARE = {
+    "checkpoint.no_tokenizer": "checkpoint.bare_no_tokenizer",
+    "checkpoint.tokenizer_kind": "checkpoint.bare_tokenizer_kind",
+    "checkpoint.tokenizer_invalid": "checkpoint.bare_tokenizer_invalid",
+}
 _CONFIG_DTYPE = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
@@ -43,7 +48,7 @@ class Checkpoint:
         self._place = place
         config_file = place.find(CONFIG)
         if config_file is None:
-            raise InputError("checkpoint.no_config", folder=str(place.folder), files=listed(place.names()))
+            raise InputError("checkpoint.no_config", folder=str(place.folder), found=found_there(place.names()))
         raw = strictjson.read_bytes(config_file, strictjson.MEGABYTE)
         self._config_sha256 = hashlib.sha256(raw).hexdigest()
         self._config = strictjson.parse_object(raw, config_file)
@@ -199,8 +204,8 @@ class Checkpoint:
         try:
             return self._tokenizer.tokens(ids)
         except InputError as fault:
-            if fault.message not in self._notes:
-                self._notes.append(fault.message)
+            if (note := _bare(fault.message)) not in self._notes:
+                self._notes.append(note)
             return tuple(bare_token(id) for id in ids)
 
     def default_prompt(self) -> str:
@@ -283,3 +288,8 @@ def _as_tensor(data: bytearray, stored: str, shape: tuple[int, ...], dtype: "tor
         return torch.empty(shape, dtype=dtype or kind)
     tensor = torch.frombuffer(data, dtype=kind).reshape(shape)
     return tensor if dtype is None else tensor.to(dtype)
+
+
+def _bare(fault: Message) -> Message:
+    """Return ``fault``, which kept ids from being shown as text, without the advice to give ids: they were given."""
+    return message(_SHOWN_BARE[fault.id], **fault.values) if fault.id in _SHOWN_BARE else fault

@@ -13,7 +13,7 @@ from typing import Any
 from tracer.checkpoint import chat, strictjson
 from tracer.checkpoint.characters import bare_token, joined, text_of, token_bytes
 from tracer.checkpoint.places import Place
-from tracer.checkpoint.wording import listed, shown
+from tracer.checkpoint.wording import found_there, shown
 from tracer.errors import InputError
 from tracer.records import Token
 
@@ -97,7 +97,7 @@ def read_tokenizer(place: Place) -> Tokenizer:
     """Return the tokenizer at ``place``; raises InputError where it is missing or is not byte-level BPE."""
     file = place.find(FILE)
     if file is None:
-        fault = InputError("checkpoint.no_tokenizer", folder=str(place.folder), files=listed(place.names()))
+        fault = InputError("checkpoint.no_tokenizer", folder=str(place.folder), found=found_there(place.names()))
         raise place.absent(FILE, fault)
     data = strictjson.read_bytes(file, LARGEST_FILE)
     _check_kind(strictjson.parse_object(data, file), file)

@@ -5,6 +5,8 @@ Must not know: which sentence.
 
 from collections.abc import Iterable, Sequence
 
+from tracer.texts import Message, message
+
 LONGEST = 80  # characters; more than the longest tensor name of a Qwen3 checkpoint
 
 
@@ -29,6 +31,11 @@ def listed(names: Sequence[str], limit: int = 5) -> str:
     """Return up to ``limit`` names, quoted and joined, and how many more there are."""
     text = ", ".join(shown(name) for name in names[:limit])
     return text if len(names) <= limit else f"{text} … (+{len(names) - limit})"
+
+
+def found_there(names: Sequence[str]) -> Message:
+    """Return what a folder holds: ``found there: "notes.txt"``, or that it is empty."""
+    return message("checkpoint.found_there", files=listed(names)) if names else message("checkpoint.found_nothing")
 
 
 def shape_text(shape: Iterable[int]) -> str:

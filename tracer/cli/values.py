@@ -17,8 +17,12 @@ from tracer.errors import InputError
 from tracer.texts import Message, message
 
 _WHOLE = re.compile(r"[0-9]{1,15}")
+_DIGITS = re.compile(r"[0-9]+")
 _RANGE = re.compile(r"([0-9]{1,6})\.\.([0-9]{1,6})")
 _ENGINE_VERSION = re.compile(r"transformers@[0-9][A-Za-z0-9.!+_-]{0,40}")
+# What stands in a sentence without quotes; anything else might run into the words or the full stop around it.
+_PLAIN = re.compile(r"[\w+@:/=,.-]*\w")
+_LONGEST_NUMBER = 20  # digits that are shown
 _DEVICE_NUMBER = re.compile(r"cuda:[0-9]{1,3}")
 
 
@@ -34,6 +38,8 @@ class Whole(click.ParamType[int]):
         """Return the number; raises InputError."""
         if isinstance(value, int):
             return value
+        if _too_large(value):
+            raise InputError("cli.number_large", option=_name(param), found=_digits(value))
         if not _WHOLE.fullmatch(value) or int(value) < self._lowest:
             raise InputError("cli.not_a_whole_number", option=_name(param), lowest=self._lowest, found=_found(value))
         return int(value)
@@ -79,8 +85,10 @@ class Layers(click.ParamType[range]):
         if isinstance(value, range):
             return value
         found = _RANGE.fullmatch(value)
-        if found is None or int(found[1]) > int(found[2]):
+        if found is None:
             raise InputError("cli.not_a_range", option=_name(param), found=_found(value))
+        if int(found[1]) > int(found[2]):
+            raise InputError("cli.range_backwards", option=_name(param), first=found[1], last=found[2])
         return range(int(found[1]), int(found[2]) + 1)
 
 
@@ -115,6 +123,8 @@ class TokenIds(click.ParamType[tuple[int, ...]]):
             return value
         parts = [part.strip() for part in value.split(",")]
         for place, part in enumerate(parts, start=1):
+            if _too_large(part):
+                raise InputError("cli.token_id_large", option=_name(param), place=place, found=_digits(part))
             if not _WHOLE.fullmatch(part):
                 raise InputError("cli.not_token_ids", option=_name(param), place=place, found=_found(part))
         return tuple(int(part) for part in parts)
@@ -163,8 +173,19 @@ class Place(Text):
 
 
 def _found(value: str) -> str | Message:
-    """Return what was given, in words where nothing of it would be seen."""
-    return value if value.strip() else message("cli.empty_value")
+    """Return what was given: in words where nothing of it would be seen, in quotes where it would not stand out."""
+    if not value.strip():
+        return message("cli.empty_value")
+    return value if _PLAIN.fullmatch(value) else message("cli.quoted", value=value)
+
+
+def _too_large(value: str) -> bool:
+    """Return whether this is a whole number, and larger than anything that is counted here."""
+    return _DIGITS.fullmatch(value) is not None and not _WHOLE.fullmatch(value)
+
+
+def _digits(number: str) -> str:
+    return number if len(number) <= _LONGEST_NUMBER else f"{number[:_LONGEST_NUMBER]}…"
 
 
 def _name(param: click.Parameter | None) -> str:

@@ -17,6 +17,8 @@ FORMATS = ("terminal", "json")
 SHELLS = ("bash", "zsh", "fish")
 LANGS = LANGUAGES
 
+# A word this much less alike than the likeliest one is not what was meant.
+_NEARLY = 0.1
 # What people call things elsewhere → the word used here.
 ALSO_KNOWN_AS = {
     "double": "float64", "fp64": "float64", "f64": "float64", "float": "float32", "fp32": "float32", "f32": "float32",
@@ -28,13 +30,16 @@ ALSO_KNOWN_AS = {
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:
     """Return the known words that ``word`` may be a misspelling of, the likeliest first; often none."""
-    from difflib import get_close_matches  # only a mistake needs it
+    from difflib import SequenceMatcher, get_close_matches  # only a mistake needs it
 
     choices = {_bare(choice): choice for choice in known}
     other_name = ALSO_KNOWN_AS.get(_bare(word))
     if other_name in choices:
         return [choices[other_name]]
-    return [choices[match] for match in get_close_matches(_bare(word)[:64], choices, n=3, cutoff=0.6)]
+    meant = _bare(word)[:64]
+    likeness = {each: SequenceMatcher(None, each, meant).ratio() for each in get_close_matches(meant, choices)}
+    best = max(likeness.values(), default=0.0)
+    return [choices[each] for each, alike in likeness.items() if alike >= best - _NEARLY]
 
 
 def _bare(word: str) -> str:
@@ -45,4 +50,10 @@ def _bare(word: str) -> str:
 def hint(word: str, known: Iterable[str], otherwise: Message) -> Message:
     """Return "Did you mean …?" where a known word is near ``word``, else ``otherwise``."""
     near = nearest(word, known)
-    return message("cli.did_you_mean", words=", ".join(near)) if near else otherwise
+    return message("cli.did_you_mean", words=_either(near)) if near else otherwise
+
+
+def _either(words: list[str]) -> str | Message:
+    """Return ``a, b or c``."""
+    *before, last = words
+    return message("cli.either", words=", ".join(before), last=last) if before else last
