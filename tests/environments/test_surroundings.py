@@ -14,6 +14,17 @@ from rich.cells import cell_len
 KEPT = ("PATH", "SYSTEMROOT", "TMPDIR", "TEMP", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 
 
+# Any attempt to reach a network ends the process.
+OFFLINE = """
+import os, socket, sys
+def refuse(*_, **__):
+    os.write(2, b"the network was asked for\\n"); os._exit(99)
+socket.socket.connect = socket.socket.connect_ex = socket.create_connection = socket.getaddrinfo = refuse
+from tracer.__main__ import main
+main()
+"""
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a command ended."""
@@ -90,8 +101,8 @@ def test_the_pages_of_a_run_fit_too(home: Path) -> None:
 # ----------------------------------------------------------------------------------------- homes, rights, folders
 
 
-def test_without_a_home(tmp_path: Path) -> None:
-    went_well(trace("qwen3", "--head", "2", "--layer", "0", cwd=tmp_path))
+def test_without_a_home_and_without_a_network(tmp_path: Path) -> None:
+    went_well(trace("qwen3", "--head", "2", "--layer", "0", cwd=tmp_path, program=OFFLINE))
     assert os.listdir(tmp_path) == []
 
 
@@ -105,7 +116,11 @@ def unwritable(tmp_path: Path) -> Iterator[Path]:
         yield folder
         folder.chmod(0o755)
         return
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=64k", "tmpfs", str(folder)], check=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "ro,size=64k", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("root may write in every folder, and no read-only file system may be mounted here")
     try:
         yield folder
     finally:
@@ -138,20 +153,6 @@ def test_paths_with_spaces_and_chinese_characters(home: Path, tmp_path: Path) ->
 
 
 # ----------------------------------------------------------------------------------------------------- no network
-
-# Any attempt to reach a network ends the process.
-OFFLINE = """
-import os, socket, sys
-def refuse(*_, **__):
-    os.write(2, b"the network was asked for\\n"); os._exit(99)
-socket.socket.connect = socket.socket.connect_ex = socket.create_connection = socket.getaddrinfo = refuse
-from tracer.__main__ import main
-main()
-"""
-
-
-def test_a_trace_asks_for_no_network(home: Path) -> None:
-    went_well(trace("qwen3", "--head", "2", program=OFFLINE, HOME=str(home)))
 
 
 @pytest.mark.parametrize("cached", [False, True], ids=["without a cache", "with a cache"])

@@ -103,6 +103,7 @@ def _torch() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "precision": torch.get_float32_matmul_precision(),
+        "compiler": torch.compile,
         "attention": (torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.math_sdp_enabled()),
         "modes": torch.overrides._len_torch_function_stack()
         if hasattr(torch.overrides, "_len_torch_function_stack")
@@ -123,6 +124,7 @@ def _python() -> dict[str, Any]:
         "streams": (sys.stdout, sys.stderr),
         "hooks": (sys.excepthook, threading.excepthook, sys.unraisablehook, sys.displayhook),
         "imports": (list(sys.meta_path), list(sys.path_hooks), list(sys.path)),
+        "lent modules": sorted(name for name in sys.modules if name.split(".")[0] in ("nanovllm", "flash_attn")),
         "collector": (gc.isenabled(), gc.get_threshold()),
         "environment": dict(os.environ),
         "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)],

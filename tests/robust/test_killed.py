@@ -8,6 +8,8 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -79,79 +81,86 @@ def test_whole_commands_killed_at_random_moments_leave_whole_files_or_none(tmp_p
 # ------------------------------------------------------------------------------------------------- no space left
 
 
-@pytest.fixture
-def small_disk() -> Iterator[Path]:
-    """A file system of 64 KiB; where none may be mounted, a folder like any other (then a quota stands in for it)."""
+@contextmanager
+def full_disk() -> Iterator[Path]:
+    """A file system of 64 KiB; the test is skipped where none may be mounted."""
     with tempfile.TemporaryDirectory() as name:
         mounted = subprocess.run(
             ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", name], capture_output=True, check=False
         )
+        if mounted.returncode != 0:
+            pytest.skip("no small file system may be mounted here (root may); the same with a quota is tested")
         try:
             yield Path(name)
         finally:
-            if mounted.returncode == 0:
-                subprocess.run(["umount", "--lazy", name], check=True)
+            subprocess.run(["umount", "--lazy", name], check=True)
 
 
-@pytest.fixture
-def quota() -> Iterator[int]:
-    """No file of this process may grow beyond 128 KiB."""
+@contextmanager
+def quota() -> Iterator[Path]:
+    """A folder in which no file of this process, or of one that it starts, may grow beyond 64 KiB."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # Python itself ignores it
-    resource.setrlimit(resource.RLIMIT_FSIZE, (128 << 10, hard))
-    try:
-        yield 128 << 10
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
+    with tempfile.TemporaryDirectory() as name:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, hard))
+        try:
+            yield Path(name)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            signal.signal(signal.SIGXFSZ, before)
 
 
-@pytest.mark.parametrize("old", [None, b"old"])
-def test_a_full_disk_leaves_what_was_there(small_disk: Path, quota: int, old: bytes | None) -> None:
-    target = small_disk / "page.txt"
+@dataclass(frozen=True)
+class NoRoom:
+    """A folder into which 64 KiB go and no more, and what is said of it."""
+
+    folder: Path
+    english: str
+    chinese: str
+
+
+@pytest.fixture(params=["full disk", "quota"])
+def no_room(request: pytest.FixtureRequest) -> Iterator[NoRoom]:
+    if request.param == "full disk":
+        with full_disk() as folder:
+            yield NoRoom(folder, "no space is left on the device", "磁盘空间不足")
+    else:
+        with quota() as folder:
+            yield NoRoom(
+                folder,
+                "the file would be larger than this system or your quota allows",
+                "文件会超出系统或配额允许的大小",
+            )
+
+
+@pytest.mark.parametrize("old", [None, b"old"], ids=["no file", "an old file"])
+def test_where_there_is_no_room_what_was_there_stays_and_the_error_says_why(no_room: NoRoom, old: bytes | None) -> None:
+    target = no_room.folder / "page.txt"
     if old is not None:
         target.write_bytes(old)
     check_writable(target)  # an empty file still has room
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=f"page.txt.*: {no_room.english}") as caught:
         write_whole(target, b"x" * 300_000)
     assert caught.value.id == "files.unwritable"
-    assert os.listdir(small_disk) == ([] if old is None else ["page.txt"])
+    assert no_room.chinese in caught.value.text("zh")
+    assert os.listdir(no_room.folder) == ([] if old is None else ["page.txt"])
     assert old is None or target.read_bytes() == old
 
 
-def test_the_error_says_that_the_disk_is_full(small_disk: Path) -> None:
-    if not os.path.ismount(small_disk):
-        pytest.skip("no file system may be mounted here; the quota above stands in for it")
-    with pytest.raises(InputError, match=r"page.txt.*: no space is left on the device") as caught:
-        write_whole(small_disk / "page.txt", b"x" * 300_000)
-    assert "磁盘空间不足" in caught.value.text("zh")
-
-
-def test_the_error_says_that_a_limit_was_reached(tmp_path: Path, quota: int) -> None:
-    with pytest.raises(InputError, match="the file would be larger than this system or your quota allows") as caught:
-        write_whole(tmp_path / "page.txt", b"x" * (quota + 1))
-    assert "文件会超出系统或配额允许的大小" in caught.value.text("zh")
-    assert os.listdir(tmp_path) == []
-
-
-def test_a_command_on_a_full_disk_says_so_and_leaves_nothing(small_disk: Path, tmp_path: Path) -> None:
-    program = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (131072, 131072));"
-        "from tracer.__main__ import main; main()"
-    )
+def test_a_command_without_room_says_so_and_leaves_nothing(no_room: NoRoom, tmp_path: Path) -> None:
     saved = tmp_path / "trace.safetensors"
     save(look_at(invented(), 0), saved)
-    target = small_disk / "report.html"
+    target = no_room.folder / "report.html"
     ended = subprocess.run(
-        [sys.executable, "-c", program, "show", str(saved), "--format", "html", "-o", str(target)],
+        [sys.executable, "-m", "tracer", "show", str(saved), "--format", "html", "-o", str(target)],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"},
     )
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith(f"error: Cannot write {target}: ")
+    assert ended.stderr.startswith(f"error: Cannot write {target}: {no_room.english}")
     assert "Traceback" not in ended.stderr
-    assert os.listdir(small_disk) == []
+    assert os.listdir(no_room.folder) == []
