@@ -1,7 +1,7 @@
 """Where a model's weights lie during a run: on one device, a layer at a time (the default); spread over devices by
 ``--device-map auto``; or every layer split over the processes that torchrun started.
 
-Must not know: how either is done, command lines.
+Must not know: how either is done, how a command line is read (it names the option that its errors are about).
 """
 
 import math
