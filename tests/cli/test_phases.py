@@ -15,8 +15,8 @@ from tests.cli.conftest import Trace as Command
 from tracer import data
 from tracer.errors import InputError
 from tracer.page.head import head_page
-from tracer.page.overview import measure
-from tracer.page.record import Matrix, Page
+from tracer.page.overview import measure, overview_page
+from tracer.page.record import Matrix, Page, Pictures
 from tracer.page.report import report
 from tracer.records import Status
 from tracer.render.json import to_json
@@ -117,7 +117,18 @@ def test_all_heads_are_measured_at_the_tokens_own_places(behind: Trace) -> None:
     for few, all_ in zip(measure([behind.layer]), measure([whole.layer]), strict=True):
         assert few.pattern.rows == 3
         assert few.pattern.tokens == 8
-        assert few.pattern.picture[5:] == pytest.approx(all_.pattern.picture[5:], abs=1e-6, nan_ok=True)
+        assert few.pattern.picture == pytest.approx(all_.pattern.picture[5:], abs=1e-6, nan_ok=True)
+
+
+def test_pictures_have_the_rows_that_were_computed_and_say_which(behind: Trace) -> None:
+    shown = overview_page([behind.layer], "en")
+    (drawn,) = next(section for section in shown.sections if section.id == "pictures").blocks
+    assert isinstance(drawn, Pictures)
+    for picture in drawn.items:
+        assert [row.index(None) if None in row else 8 for row in picture.values] == [6, 7, 8]  # no row is all hidden
+    assert "The queries are those of positions 5 to 7: no others were computed" in text(shown)
+    assert "图中的 query 是位置 5 到 7 的" in text(overview_page([behind.layer], "zh"))
+    assert "no others were computed" not in text(overview_page([traced().layer], "en"))
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -126,6 +137,19 @@ def test_json_follows_the_schema(way: dict[str, Any]) -> None:
     jsonschema.validate(document, json.loads(data.schema("trace-1").read_text(encoding="utf-8")))
     rows = 1 if "decode" in way else 3
     assert document["head"]["window"] == {"rows": [0, rows], "keys": [0, 8], "whole": True}
+    assert document["request"]["cached"] == 8 - rows
+
+
+def test_rows_of_json_are_counted_from_the_first_token_that_was_not_cached(behind: Trace) -> None:
+    document = to_json(behind, "en", window=2)
+    first = document["request"]["cached"] + document["head"]["window"]["rows"][0]
+    assert (document["request"]["cached"], first) == (5, 6)
+    assert document["head"]["kernel_output"][0] == behind.layer.kernel.output.float64()[6 - 5, 2].tolist()
+    assert document["head"]["visible"][0] == [True, False]  # keys 6 and 7 of query 6
+    told = [check["figures"].get("query") for check in document["checks"]]
+    assert all(query is None or query >= 5 for query in told)
+    assert any(query is not None for query in told)
+    assert to_json(traced(), "en")["request"]["cached"] == 0
 
 
 # ------------------------------------------------------------------------------------------------------------ saved

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tracer
-from tests.invented_trace import invented
+from tests.invented_trace import array, invented, with_array
 from tests.page.recount import section, table, text_of
 from tracer.maths.attention import Head, head
 from tracer.maths.patterns import pattern
@@ -78,6 +78,15 @@ def test_the_picture_keeps_the_largest_weight_of_what_it_stands_for_and_the_mask
     assert np.isnan(figures.picture[0, 1])
 
 
+def test_the_picture_has_the_rows_there_are_where_a_prefix_was_cached() -> None:
+    whole = looking([0, 0, 1, 2, 3, 4, 5, 6, 7, 8])
+    few = head(whole.q[6:], whole.k, whole.v, 1.0, Visibility(tq=4, tk=10))
+    assert (pattern(few, range(10)).queries, pattern(whole, range(10)).queries) == (4, 10)
+    np.testing.assert_array_equal(pattern(few, range(10)).picture, pattern(whole, range(10)).picture[6:])
+    pooled = pattern(few, range(10), picture=2).picture
+    assert pooled == pytest.approx(np.array([[0, 1], [0, 1]]))  # queries 6 and 7, then 8 and 9: keys 5 to 8
+
+
 def test_blocks_of_rows_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = invented(30)
     q, k, v = (layer.captures[name].array.float64()[:, 0] for name in ("q", "k", "v"))
@@ -104,8 +113,6 @@ def test_heads_worth_opening_are_named_with_why_and_pictured() -> None:
     keys = np.zeros((count, 2, 8))
     keys[np.arange(count), :, np.arange(count) % 8] = 1
     strong[np.arange(1, count), 2, (np.arange(1, count) - 1) % 8] = LOUD  # head 2 looks at the key before
-    from tests.invented_trace import array, with_array
-
     page = overview_page([with_array(with_array(layer, "q", array(strong)), "k", array(keys))], "en")
     facts = next(block for block in section(page, "worth").blocks if isinstance(block, Facts))
     assert (plain(facts.rows[0][0]), plain(facts.rows[0][1])[:14]) == ("layer 1 head 2", "previous token")
@@ -143,9 +150,19 @@ def test_each_kind_of_layer_is_told_of_once_with_its_layers() -> None:
     facts = next(block for block in ran.blocks if isinstance(block, Facts))
     told = [plain(value) for name, value in facts.rows if plain(name) == "layer"]
     assert told == [
-        "full_attention  by config: a query sees itself and all before it  layers 0–1, 3",
-        "sliding_attention  by config: a query sees the last 4 tokens, itself included  layers 2, 4",
+        "layers 0–1, 3: full_attention  by config: a query sees itself and all before it",
+        "layers 2, 4: sliding_attention  by config: a query sees the last 4 tokens, itself included",
     ]
+
+
+def test_a_kind_of_one_layer_alone_is_told_in_the_singular() -> None:
+    one, made = invented(8), invented(8, seed=1)
+    model = replace(made.model, layer_type="sliding_attention", window=4)
+    other = replace(made, request=replace(made.request, layer=3), model=model)
+    ran = section(overview_page([one, other], "en"), "ran")
+    facts = next(block for block in ran.blocks if isinstance(block, Facts))
+    told = [plain(value).split("  ")[0] for name, value in facts.rows if plain(name) == "layer"]
+    assert told == ["layer 1: full_attention", "layer 3: sliding_attention"]
 
 
 def test_warnings_of_all_layers_are_shown_each_once() -> None:
@@ -193,3 +210,12 @@ def test_where_no_row_sees_two_keys_there_are_dashes_and_no_head_is_worth_more_t
 def test_a_picture_smaller_than_the_prompt_says_what_a_block_stands_for() -> None:
     layer = tracer.trace(layer=1, tokens=[5, 9, 7] * 6).layer
     assert "The 18 tokens are drawn as 16 × 16 blocks" in text_of(overview_page([layer], "en"))
+
+
+def test_a_picture_smaller_than_a_prompt_with_a_cached_prefix_says_both_sides() -> None:
+    layer = tracer.trace(layer=1, tokens=[5, 9, 7] * 8).layer
+    few = with_array(layer, "q", layer.captures["q"].array[6:])
+    shown = text_of(overview_page([few], "en"))
+    assert "The queries are those of positions 6 to 23" in shown
+    assert "The 18 queries and 24 keys are drawn as 16 × 16 blocks" in shown
+    assert "18 个 query 和 24 个 key 合成 16 × 16 块" in text_of(overview_page([few], "zh"))

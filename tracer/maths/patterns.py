@@ -20,14 +20,16 @@ class Pattern:
     """Means over the query rows that could do otherwise (at least two visible keys; ``rows`` of them). All weights are
     from 0 to 1; all means are 0 where there is no such row.
 
-    tokens: how many there are. entropy: in nats, and ``relative`` divided by the entropy of equal weights. previous, own, first: the weight on the
-    token before, on the query's own place, on token 0. after_earlier: the weight on the tokens that follow an earlier
-    occurrence of the query's own token, over the rows that have one (None where no row has). distances: the weight on
-    the key 0, 1, 2, … places back, the last entry for that far and further. picture: the weights, [n, n], each entry
+    tokens, queries: how many there are; fewer queries than tokens where a prefix was cached. entropy: in nats, and
+    ``relative`` divided by the entropy of equal weights. previous, own, first: the weight on the token before, on the
+    query's own place, on token 0. after_earlier: the weight on the tokens that follow an earlier occurrence of the
+    query's own token, over the rows that have one (None where no row has). distances: the weight on the key 0, 1, 2, …
+    places back, the last entry for that far and further. picture: the weights, [queries, tokens] or smaller, each entry
     the largest of the rows and keys it stands for; NaN where no key is visible.
     """
 
     tokens: int
+    queries: int
     rows: int
     entropy: float
     relative: float
@@ -52,14 +54,14 @@ def pattern(head: Head, ids: Sequence[int], *, distances: int = 12, picture: int
     chosen = repeats = 0
     even = 0.0
     back = np.zeros(distances)
-    side = min(picture, count)
-    small = np.full((side, side), np.nan)
-    cached = count - head.visibility.tq
-    for start in range(0, count - cached, _ROWS):
-        stop = min(start + _ROWS, count - cached)
+    queries = head.visibility.tq
+    small = np.full((min(picture, queries), min(picture, count)), np.nan)
+    cached = count - queries
+    for start in range(0, queries, _ROWS):
+        stop = min(start + _ROWS, queries)
         weights = head.weights(slice(start, stop))
         visible = head.visibility.rows(start, stop)
-        _shrink(small, weights, visible, start + cached, count)
+        _shrink(small, weights, visible, start, queries)
         for row, allowed, place in zip(weights, visible, range(start + cached, stop + cached), strict=True):
             seen = int(allowed.sum())
             if seen < 2:
@@ -81,6 +83,7 @@ def pattern(head: Head, ids: Sequence[int], *, distances: int = 12, picture: int
     entropy = float(np.nansum(head.entropy))  # rows with one visible key add nothing
     return Pattern(
         tokens=count,
+        queries=queries,
         rows=chosen,
         entropy=entropy / many,
         relative=entropy / even if even > 0 else 0.0,
@@ -94,12 +97,14 @@ def pattern(head: Head, ids: Sequence[int], *, distances: int = 12, picture: int
     )
 
 
-def _shrink(small: Floats, weights: Floats, visible: NDArray[np.bool_], start: int, count: int) -> None:
-    """Enter a block of rows into the picture: each entry the largest weight of what it stands for."""
-    side = len(small)
-    columns = np.arange(count) * side // count
-    bounds = np.searchsorted(columns, np.arange(side))
+def _shrink(small: Floats, weights: Floats, visible: NDArray[np.bool_], start: int, queries: int) -> None:
+    """Enter a block of rows, of so many ``queries``, into the picture: each entry the largest weight of what it stands
+    for."""
+    rows, places = small.shape
+    count = weights.shape[1]
+    columns = np.arange(count) * places // count
+    bounds = np.searchsorted(columns, np.arange(places))
     shown = np.where(visible, weights, -1.0)
     for offset, row in enumerate(np.maximum.reduceat(shown, bounds, axis=1)):
-        place = (start + offset) * side // count
+        place = (start + offset) * rows // queries
         small[place] = np.fmax(small[place], np.where(row < 0, np.nan, row))

@@ -220,10 +220,14 @@ def _weight(value: float | None) -> Line:
 def _pictures(say: Words, worth: tuple[_Worth, ...]) -> Section | None:
     if not worth:
         return None
-    tokens, places = worth[0].measured.pattern.tokens, len(worth[0].measured.pattern.picture)
+    first = worth[0].measured.pattern
     legend = say("pictures_legend")
-    if tokens > places:
-        legend += " " + say("pictures_pooled", tokens=tokens, places=places)
+    if first.queries < first.tokens:
+        legend += " " + say("pictures_cached", first=first.tokens - first.queries, last=first.tokens - 1)
+    rows, places = first.picture.shape
+    if first.tokens > places:
+        shown = {"queries": first.queries, "tokens": first.tokens, "rows": rows, "places": places}
+        legend += " " + say("pictures_pooled" if first.queries == first.tokens else "pictures_pooled_cached", **shown)
     items = tuple(
         Picture(
             line(Piece(_name(say, each.measured), Role.STRONG)),

@@ -1,4 +1,4 @@
-"""A long prompt at a glance: figures over all queries, and queries spread over the prompt with their heaviest keys.
+"""A long prompt at a glance: figures over all queries, and queries spread over them with their heaviest keys.
 
 Must not know: how the figures are measured.
 """
@@ -62,11 +62,16 @@ def section(say: Words, reference: Head, names: tuple[Shown, ...]) -> Section | 
     lead = say(
         "sparse_lead",
         queries=tq,
+        first_query=tk - tq,
+        last_query=tk - 1,
         entropy=fixed(_mean(figures.entropy), 2),
         first=fixed(_mean(figures.first), 2),
         own=fixed(_mean(figures.own), 2),
         sharp=int((figures.heaviest > 0.5).sum()),
     )
+    left = int((~np.isfinite(figures.entropy)).sum())
+    if left:
+        lead += " " + say("sparse_left", left=left)
     blocks = (Prose(line(lead)), Table(columns, tuple(rows)), Prose(muted(say("sparse_legend", count=len(queries)))))
     return Section("sparse", "6", line(say("sparse_heading")), blocks)
 

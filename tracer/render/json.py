@@ -29,7 +29,8 @@ def to_json(trace: Trace, language: str = DEFAULT_LANGUAGE, *, window: int = WIN
     """Return the trace of one head as JSON values; sentences are in ``language``.
 
     ``window`` is the largest number of queries and of keys whose scores and weights are given: all, where they fit,
-    else those that end at the asked query or at the last one, as on every page; ``head.window`` says which. What keys
+    else those that end at the asked query or at the last one, as on every page; ``head.window`` says which, its rows
+    counted from token ``request.cached``. What keys
     outside it weigh can be told all the same: ``row_max`` and ``lse`` are over all keys. Raises InputError where
     ``window`` is below 1.
     """
@@ -62,6 +63,7 @@ def _request(trace: Trace, language: str) -> dict[str, Any]:
         "head": trace.head,
         "query": asked.query,
         "token_ids": list(asked.token_ids),
+        "cached": trace.layer.cached,
         **{name: jsonable.choice(chosen, language) for name, chosen in choices.items()},
     }
 
