@@ -216,7 +216,7 @@ def table_of(shown: Page) -> list[dict[str, str]]:
 
 def test_the_query_page_follows_one_position() -> None:
     followed = head_page(look_at(invented(), 2), "en", query=3)
-    assert plain(followed.title).endswith("query 3 ␣西 2/2")
+    assert plain(followed.title).endswith("query 3 “␣西 2/2”")
     assert [part.id for part in followed.sections][2:5] == ["walk_dots", "walk_softmax", "walk_sum"]
 
 

@@ -72,8 +72,9 @@ def _kinds(say: Words, layers: Sequence[LayerTrace]) -> tuple[Line, ...]:
         kinds.setdefault((each.model.layer_type, each.model.window), []).append(each)
     lines = []
     for alike in kinds.values():
-        which = say("layers_of_kind", layers=spans([each.request.layer for each in alike]))
-        lines.append(line(*_layer(say, alike[0]), "  ", *muted(which)))
+        name = "layers_of_kind" if len(alike) > 1 else "layers_of_kind_one"
+        which = say(name, layers=spans([each.request.layer for each in alike]))
+        lines.append(line(which, *_layer(say, alike[0])))
     return tuple(lines)
 
 

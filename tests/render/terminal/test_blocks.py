@@ -1,5 +1,10 @@
 """How single blocks are laid out."""
 
+import re
+from dataclasses import replace
+
+import pytest
+
 from tracer.page.record import (
     Beside,
     CodeLine,
@@ -20,7 +25,8 @@ from tracer.page.record import (
 from tracer.render.terminal.excerpts import excerpt
 from tracer.render.terminal.matrices import beside, matrix, pictures
 from tracer.render.terminal.screen import Screen
-from tracer.render.terminal.strips import Strip, strip_of, wrapped
+from tracer.render.terminal.spelling import spelt
+from tracer.render.terminal.strips import Strip, cut, strip_of, wrapped
 from tracer.render.terminal.tables import facts, table
 
 SCREEN = Screen()
@@ -55,6 +61,24 @@ def test_a_name_that_is_too_long_breaks_at_a_joint() -> None:
 
 def test_an_index_stays_with_what_it_counts() -> None:
     assert wrap("[3] 1.5×2.5 + [12] 0.5×0.5", 17) == ["[3] 1.5×2.5 +", "[12] 0.5×0.5"]
+
+
+@pytest.mark.parametrize("columns", range(6, 40))
+def test_a_letter_spelt_as_an_escape_is_never_cut(columns: int) -> None:
+    what = "tokens│ab所有\U0001f431é所所cd所所所所所所"
+    ascii_only = replace(SCREEN, encoding="ascii")
+    lines = text(wrapped(strip_of(line(what), ascii_only), columns))
+    assert "".join(lines) == spelt(what, "ascii")
+    assert all(len(each) <= columns for each in lines)
+    whole = re.compile(r"(\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}|[^\\])*")
+    # on six columns, the widest escape has to be broken
+    assert columns < 10 or all(whole.fullmatch(each) for each in lines), lines
+
+
+def test_a_name_cut_short_ends_with_a_whole_escape() -> None:
+    name = spelt("所所所", "ascii")
+    one, two = (f"{spelt(letters, 'ascii')}..." for letters in ("所", "所所"))
+    assert [cut(name, columns, "...") for columns in (14, 15, 17)] == [one, two, two]
 
 
 # ------------------------------------------------------------------------------------------- facts and tables

@@ -3,6 +3,7 @@
 Must not know: what the text says.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -21,6 +22,8 @@ _OPENING = "（《「『“‘([{"
 PLAIN = Style()
 _BLOCKS = "▁▂▃▄▅▆▇█"
 UPSTREAM = "↗"
+# A letter that the encoding lacks, as tracer.render.terminal.spelling spells it; or any other.
+_ESCAPE_OR_LETTER = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}|.", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ def cut(text: str, columns: int, mark: str) -> str:
     if cell_len(text) <= columns:
         return text
     kept = ""
-    for letter in text:
+    for letter in _units(text, len(text)):
         if cell_len(kept + letter + mark) > columns:
             break
         kept += letter
@@ -158,15 +161,25 @@ def _folded(atom: Strip, columns: int, used: int, hanging: int) -> Iterator[Part
         return
     for part in atom:
         text = ""
-        for letter in part.text:
-            if used + cell_len(text + letter) > columns:
+        for unit in _units(part.text, columns - hanging):
+            if used + cell_len(text + unit) > columns:
                 keep = _nice_end(text)
                 yield replace(part, text=text[:keep])
                 yield None
                 text, used = text[keep:], hanging
-            text += letter
+            if text and used + cell_len(text + unit) > columns:
+                yield replace(part, text=text)
+                yield None
+                text = ""
+            text += unit
         yield replace(part, text=text)
         used += cell_len(text)
+
+
+def _units(text: str, columns: int) -> Iterator[str]:
+    """Yield the letters of ``text``; one that was spelt as an escape is one, unless it is wider than ``columns``."""
+    for found in _ESCAPE_OR_LETTER.finditer(text):
+        yield from (found[0],) if len(found[0]) <= columns else found[0]
 
 
 def _nice_end(text: str) -> int:
