@@ -1,15 +1,20 @@
 """Numbers that are not finite: told once, where they begin, and held against no head but those that have them."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
 from tests.checks.conftest import Setup, array, site
+from tracer import data
 from tracer.checks import finite
+from tracer.pipeline import trace
 from tracer.records import Capture, LayerTrace, Status
+from tracer.result import look_at
 
 Tensors = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
@@ -93,3 +98,24 @@ def test_another_heads_numbers_stop_no_check_of_this_head(setup: type[Setup], te
     """Head 2 reads KV head 1."""
     assert setup(tensors=spoil(tensor, spoilt, torch.nan)).untested(2) == set()
     assert setup(tensors=spoil(tensor, spoilt, torch.nan)).untested(0) != set()
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_one_weight_that_is_not_finite_is_warned_of_and_stops_the_checks_of_its_head_alone(
+    tmp_path: Path, value: float
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = shutil.copytree(data.shipped_checkpoint("qwen3-tiny"), tmp_path / "spoilt")
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    tensors["model.layers.0.self_attn.q_proj.weight"][0, 0] = value
+    save_file(tensors, file)
+    layer = trace(str(folder), head=0, all_heads=True, kernel="cpu-flash").layer
+    (warning,) = (str(warning) for warning in layer.warnings)
+    assert "q in head 0, first at q_proj, modeling_qwen3.py:" in warning
+    spoilt, sound = look_at(layer, 0), look_at(layer, 2)
+    reasons = {str(check.reason) for check in spoilt.checks if check.status is Status.NOT_TESTABLE}
+    assert len(reasons) == 1
+    assert "q in head 0, first at q_proj" in reasons.pop()
+    assert {check.status for check in sound.checks} == {Status.PASS}

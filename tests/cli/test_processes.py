@@ -1,6 +1,7 @@
 """What only a process of its own can show: which modules are loaded, broken pipes, full disks. Few, for each costs."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -105,3 +106,16 @@ def test_a_full_disk_is_an_error_not_a_crash() -> None:
         "error: The answer could not be written to standard output: no space is left on the device. "
         "Write it to a file with --output.\n"
     )
+
+
+def test_a_closed_standard_output_is_told_and_not_taken_for_an_answer_given() -> None:
+    ended = subprocess.run(
+        ["sh", "-c", f"{shlex.quote(sys.executable)} -m tracer --help >&-"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+    assert ended.returncode == 2
+    sentence = "The answer could not be written: standard output is closed. Write it to a file with --output."
+    assert ended.stderr == f"error: {sentence}\n"
