@@ -73,7 +73,9 @@ def _verdict(say: _Say, found: Verification) -> Line:
         return line(Piece(f"✗ {say('page_failed', failed=len(failed), checks=len(checks), **whole)}", Role.FAIL))
     if not passed:
         return line(Piece(f"? {say('page_nothing')}", Role.UNTESTED))
-    text = say("page_passed", passed=len(passed - partly), partly=len(partly), untested=len(checks - passed), **whole)
+    others = {"page_passed_partly": len(partly), "page_passed_untested": len(checks - passed)}
+    rest = "".join(say(id, count=count) for id, count in others.items() if count)
+    text = say("page_passed", passed=len(passed - partly), rest=rest, **whole)
     return line(Piece(f"✓ {text}", Role.PASS))
 
 
