@@ -143,7 +143,7 @@ def test_several_layers_come_from_one_run_and_stand_side_by_side(trace: Trace, c
     ("words", "told"),
     [
         (["--layers", "2"], "--layers takes a first and a last layer joined by two dots, such as 0..3; found 2."),
-        (["--layers", "3..1"], "such as 0..3; found 3..1."),
+        (["--layers", "3..1"], "such as 0..3; the first, 3, is after the last, 1."),
         (["--layers", "0..1", "--head", "2"], "--head concerns one layer, and --layers asks for several."),
         (["--layers", "0..1", "--save", "x"], "--save concerns one layer"),
         (["--layers", "0..1", "--layer", "0"], "--layer concerns one layer"),
