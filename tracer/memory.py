@@ -18,9 +18,10 @@ _HIDDEN = 2  # what the attention is given, and what it gives
 # Of each head that is looked at, q, k, v and the output in float64, for its checks.
 _RECOMPUTED = 4
 # While one layer's attention runs again: copies of all its queries, keys and values, and of hidden states.
-_AGAIN, _HIDDEN_AT_ONCE = 4, 5
-_MLP = 4  # while a layer's MLP runs: gate, its activation, up, their product
-_SCORES_AT_ONCE = 2  # sets of all scores while they become weights, in float32 at least
+_AGAIN, _HIDDEN_AT_ONCE = 5, 5
+_MLP = 4  # while a layer's MLP runs: gate, its activation, up, their product; allocators hold them back for a while
+_BLOCKS = 3 << 24  # of rows, while scores are computed and compared
+_SCORES_AT_ONCE = 5  # sets of all scores while they become weights, in float32 at least
 # A verification holds one layer's queries, keys and values in float64 this many times: as made, normed, arrived, right,
 # and what the difference takes.
 _JUDGED = 10
@@ -28,6 +29,7 @@ _JUDGED = 10
 _STACK, _STACKS = 1 << 24, 3
 # Numbers of a score's place beside that: the weights that were read, twice while they are joined, and masks.
 _READ_BYTES, _MASK_BYTES = 8, 12
+_SCORES_JUDGED = 4  # sets of all scores, beside these, of an eager path
 _THOROUGH = 3  # every row is compared, not only the first and last ones
 _GIB = 1 << 30
 
@@ -65,10 +67,10 @@ def needed(
     kept = kept_bytes(model, tokens=tokens, dtype=dtype, kernel=kernel, heads=heads, alone=alone)
     judged = tokens * heads * _RECOMPUTED * model.head_dim * DTYPE_BYTES["F64"]
     again = _AGAIN * (model.heads + 2 * model.kv_heads) * model.head_dim
-    running = tokens * size * (max(again, _MLP * inner) + _HIDDEN_AT_ONCE * model.hidden_size)
+    running = tokens * size * (again + _MLP * inner + _HIDDEN_AT_ONCE * model.hidden_size)
     if kernel == "eager":
         running += score_bytes(model.heads, tokens, _precise(dtype)) * _SCORES_AT_ONCE
-    return (kept + judged) * layers + running
+    return (kept + judged) * layers + running + _BLOCKS
 
 
 def _size(dtype: str) -> int:
@@ -93,7 +95,7 @@ def verification_needed(model: ModelFacts, *, tokens: int, layers: int, dtype: s
     stacks = min(scores, max(_STACK, tokens * tokens)) * DTYPE_BYTES["F32"] * _STACKS
     square = scores * _READ_BYTES + tokens * tokens * _MASK_BYTES + stacks
     if kernel == "eager":
-        square += scores * size * (_SCORES_AT_ONCE + 2)
+        square += scores * size * _SCORES_JUDGED
     return judged + kept + square * (_THOROUGH if thorough else 1)
 
 
