@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from tests.invented_trace import invented
+from tracer.result import look_at
+from tracer.saved.write import save
+
 KEPT = ("PATH", "SYSTEMROOT", "TMPDIR", "TEMP", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 
 
@@ -89,8 +93,10 @@ def test_an_error_fits_the_encoding(encoding: str) -> None:
     assert ("\\u6ca1" in said) is (encoding != "cp936")
 
 
-def test_the_pages_of_a_run_fit_too(home: Path) -> None:
-    ended = trace("qwen3", "--head", "2", PYTHONIOENCODING="cp1252", HOME=str(home), TERM="dumb", COLUMNS="40")
+def test_the_page_of_a_trace_fits_too(home: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "trace.safetensors"
+    save(look_at(invented(), 0), saved)
+    ended = trace("show", str(saved), PYTHONIOENCODING="cp1252", HOME=str(home), TERM="dumb", COLUMNS="40")
     assert (ended.code, ended.err) == (0, b"")
     said = ended.out.decode("cp1252")
     assert "\x1b" not in said

@@ -17,7 +17,7 @@ COUNTS = {
     "index": 350,
     "tokenizer": 500,
     "trace": 300,
-    "lint": 150,
+    "lint": 75,
     "pins": 500,
     "prompt": 200,
 }

@@ -99,7 +99,7 @@ def dressed(words: list[str], parts: list[bytes]) -> LayerTrace:
     )
 
 
-@settings(max_examples=examples(12))
+@settings(max_examples=examples(6))
 @given(st.lists(texts, min_size=4, max_size=4), st.lists(BYTES, min_size=3, max_size=3), st.sampled_from(LANGUAGES))
 def test_a_trace_of_hostile_words_is_inert_in_every_output(words: list[str], parts: list[bytes], language: str) -> None:
     traced = look_at(dressed(words, parts), 1)

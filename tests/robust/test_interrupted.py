@@ -12,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.invented_trace import invented
+from tracer.result import look_at
+from tracer.saved.write import save
+
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="signals and forks as POSIX has them")
 
 # Says that the interpreter is up, then is the command: what comes before is Python's own start.
@@ -157,8 +161,10 @@ def test_the_terminal_is_as_before() -> None:
     assert said.count(b"\x1b[?1049h") == said.count(b"\x1b[?1049l")
 
 
-@pytest.mark.parametrize("words", [["qwen3", "--head", "2", "--format", "json"], ["--help"]])
-def test_a_reader_who_leaves_early_is_no_error(words: list[str]) -> None:
+@pytest.mark.parametrize("words", [["show", "trace.safetensors", "--format", "html"], ["--help"]])
+def test_a_reader_who_leaves_early_is_no_error(words: list[str], tmp_path: Path) -> None:
+    save(look_at(invented(), 0), tmp_path / "trace.safetensors")
+    words = [str(tmp_path / word) if word.endswith(".safetensors") else word for word in words]
     started = subprocess.Popen(
         [sys.executable, "-m", "tracer", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
     )
