@@ -124,7 +124,12 @@ def test_one_layer_at_a_time_is_in_memory_however_many_are_asked_for(
 ) -> None:
     built: list[Any] = []
     real = streaming.build
-    monkeypatch.setattr(streaming, "build", lambda *args: built.append(real(*args)) or built[0])
+
+    def build(*args: Any) -> Any:
+        built.append(real(*args))
+        return built[0]
+
+    monkeypatch.setattr(streaming, "build", build)
 
     def filled() -> list[int]:
         return [index for index, layer in enumerate(built[0].layers) if any(not p.is_meta for p in layer.parameters())]
