@@ -48,7 +48,8 @@ def test_the_readme_says_of_each_fault_what_is_found(fault: Fault) -> None:
 
 
 def test_the_readme_lists_the_faults_there_are_in_their_order_and_every_cell_of_the_grid() -> None:
-    told = [line.split("`")[1] for line in README.splitlines() if line.startswith("| `") and line.count("|") == 6]
+    table = README.partition("<summary>All planted faults</summary>")[2].partition("</details>")[0]
+    told = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
     assert told == [fault.id for fault in FAULTS]
     assert f"{len(FAULTS)} of {len(FAULTS)} planted faults are caught" in " ".join(README.split())
     for shape in SHAPES:
