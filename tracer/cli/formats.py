@@ -9,9 +9,7 @@ from dataclasses import replace
 import click
 
 from tracer.cli import options, words
-from tracer.cli.command import Option
 from tracer.cli.options import RunOptions
-from tracer.cli.values import Word
 from tracer.errors import InputError
 from tracer.texts import message
 
@@ -21,18 +19,7 @@ FORMATS = (*words.FORMATS, HTML)
 
 def format_options() -> list[click.Parameter]:
     """Return the options that say what comes out and where, HTML among them."""
-    others = [option for option in options.format_options() if option.name != "format"]
-    return [
-        Option(
-            "--format",
-            type=Word(FORMATS),
-            default="terminal",
-            metavar="|".join(FORMATS),
-            heading="cli.heading_output",
-            text=message("report.opt_format"),
-        ),
-        *others,
-    ]
+    return options.format_options(FORMATS, message("report.opt_format"))
 
 
 def as_report(asked: RunOptions) -> RunOptions:

@@ -17,7 +17,7 @@ from tracer.cli.command import Option
 from tracer.cli.prompt import STANDARD_INPUT, read_prompt
 from tracer.cli.values import Device, Engine, File, Layers, Place, Text, TokenIds, Whole, Word
 from tracer.errors import InputError
-from tracer.texts import message
+from tracer.texts import Message, message
 
 
 @dataclass(frozen=True)
@@ -71,16 +71,16 @@ class DiffOptions:
     output: Path | None = None
 
 
-def format_options() -> list[click.Parameter]:
-    """Return the options that say what comes out and where."""
+def format_options(formats: tuple[str, ...] = words.FORMATS, text: Message | None = None) -> list[click.Parameter]:
+    """Return the options that say what comes out, one of ``formats``, and where; ``text`` explains the formats."""
     return [
         Option(
             "--format",
-            type=Word(words.FORMATS),
+            type=Word(formats),
             default="terminal",
-            metavar="|".join(words.FORMATS),
+            metavar="|".join(formats),
             heading="cli.heading_output",
-            text=message("cli.opt_format"),
+            text=text or message("cli.opt_format"),
         ),
         Option(
             "-o", "--output", type=File(), metavar="FILE", heading="cli.heading_output", text=message("cli.opt_output")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tracer.cli import common, options, streams
-from tracer.cli.command import About, Argument, Command, Example, Option, language_of
-from tracer.cli.values import File, Word
+from tracer.cli.command import About, Argument, Command, Example, language_of
+from tracer.cli.values import File
 from tracer.texts import message
 
 if TYPE_CHECKING:
@@ -68,17 +68,7 @@ COMMAND = Command(
     callback=_lint,
     params=[
         Argument("paths", metavar="PATH", nargs=-1, required=True, type=File(), text=message("lint.arg_paths")),
-        Option(
-            "--format",
-            type=Word(FORMATS),
-            default="terminal",
-            metavar="|".join(FORMATS),
-            heading="cli.heading_output",
-            text=message("lint.opt_format"),
-        ),
-        Option(
-            "-o", "--output", type=File(), metavar="FILE", heading="cli.heading_output", text=message("cli.opt_output")
-        ),
+        *options.format_options(FORMATS, message("lint.opt_format")),
         options.verbose_option(),
         *common.options(),
     ],

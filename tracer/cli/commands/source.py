@@ -12,7 +12,7 @@ import click
 
 from tracer.cli import common, exits, options, streams, words
 from tracer.cli.command import About, Argument, Command, Example, Option, language_of
-from tracer.cli.values import File, Text, Word
+from tracer.cli.values import File, Text
 from tracer.errors import InputError
 from tracer.texts import message
 
@@ -141,17 +141,7 @@ COMMAND = Command(
         Option("--list", is_flag=True, text=message("source_pages.opt_list")),
         Option("--check", is_flag=True, text=message("source_pages.opt_check")),
         Option("--trace", type=File(), metavar="FILE", text=message("source_pages.opt_trace")),
-        Option(
-            "--format",
-            type=Word(FORMATS),
-            default="terminal",
-            metavar="|".join(FORMATS),
-            heading="cli.heading_output",
-            text=message("source_pages.opt_format"),
-        ),
-        Option(
-            "-o", "--output", type=File(), metavar="FILE", heading="cli.heading_output", text=message("cli.opt_output")
-        ),
+        *options.format_options(FORMATS, message("source_pages.opt_format")),
         Option("--verbose", is_flag=True, heading="cli.heading_output", text=message("source_pages.opt_verbose")),
         *common.options(),
     ],
