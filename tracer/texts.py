@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
+from typing import ClassVar
 
 from tracer import data
 
@@ -43,6 +44,26 @@ class Message:
 def message(id: str, **values: object) -> Message:
     """Return a Message for the text ``id`` filled with ``values``."""
     return Message(id, MappingProxyType(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """The texts of one file in one language: ``say("title")``. A subclass names the file."""
+
+    file: ClassVar[str]
+    language: str
+
+    def __call__(self, name: str, /, **values: object) -> str:
+        """Return the text ``<file>.<name>`` filled with ``values``."""
+        return message(f"{self.file}.{name}", **values).text(self.language)
+
+    def count(self, name: str, count: int, **values: object) -> str:
+        """Return the text for a number of things, ``<file>.<name>_one`` where there is one."""
+        return self(f"{name}_one" if count == 1 else name, count=count, **values)
+
+    def of(self, said: Message) -> str:
+        """Return a message of another part in this language."""
+        return said.text(self.language)
 
 
 def _unpickled(id: str, values: Mapping[str, object]) -> Message:

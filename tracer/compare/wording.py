@@ -1,24 +1,14 @@
 """The texts of a comparison in one language. Must not know: what is said where."""
 
-from dataclasses import dataclass
-
 from tracer.compare.records import Comparison, Pair
-from tracer.texts import message
+from tracer.texts import Spoken
 
 
-@dataclass(frozen=True, slots=True)
-class Say:
+class Say(Spoken):
     """The texts ``compare.…`` in one language."""
 
-    language: str
-
-    def __call__(self, name: str, **values: object) -> str:
-        """Return the text ``compare.<name>`` filled with ``values``."""
-        return message(f"compare.{name}", **values).text(self.language)
-
-    def count(self, name: str, count: int, **values: object) -> str:
-        """Return the text for a number of things, ``compare.<name>_one`` where there is one."""
-        return self(f"{name}_one" if count == 1 else name, count=count, **values)
+    __slots__ = ()
+    file = "compare"
 
     def step(self, pair: Pair, comparison: Comparison) -> str:
         """Return the name of a step: a tensor's own, or what a layer hands on in words."""

@@ -12,7 +12,7 @@ from tracer.page.wording import muted, place
 from tracer.records import Token
 from tracer.saved.diff import PROMPT, Change, Diff, LineageDiff, PlaceDiff, SourceDiff
 from tracer.saved.numbers import Held, Status, TensorDiff
-from tracer.texts import message
+from tracer.texts import Spoken, message
 
 _AB = (Column(), Column("A"), Column("B"))
 _SHA256_SHOWN = 12
@@ -27,14 +27,11 @@ def diff_page(found: Diff, language: str, a: str = "A", b: str = "B") -> Page:
     return Page("diff", language, title, _verdict(say, found), (*sections, _tensors(say, found)))
 
 
-class _Say:
+class _Say(Spoken):
     """The texts of this page in one language."""
 
-    def __init__(self, language: str) -> None:
-        self.language = language
-
-    def __call__(self, name: str, **values: object) -> str:
-        return message(f"diff.{name}", **values).text(self.language)
+    __slots__ = ()
+    file = "diff"
 
 
 def _verdict(say: _Say, found: Diff) -> Line:

@@ -3,30 +3,16 @@
 Must not know: what is said where.
 """
 
-from dataclasses import dataclass
-
 from tracer.page.record import Line, Link, Piece, Role, line
 from tracer.records import Site
-from tracer.texts import Message, message
+from tracer.texts import Spoken
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(Spoken):
     """The page's texts in one language."""
 
-    language: str
-
-    def __call__(self, name: str, **values: object) -> str:
-        """Return the text ``page.<name>`` filled with ``values``."""
-        return message(f"page.{name}", **values).text(self.language)
-
-    def count(self, name: str, count: int, **values: object) -> str:
-        """Return the text for a number of things, ``page.<name>_one`` where there is one."""
-        return self(f"{name}_one" if count == 1 else name, count=count, **values)
-
-    def of(self, said: Message) -> str:
-        """Return a message of another part in the page's language."""
-        return said.text(self.language)
+    __slots__ = ()
+    file = "page"
 
 
 def place(site: Site, whole: bool = True) -> Piece:

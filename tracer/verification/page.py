@@ -4,7 +4,6 @@ Must not know: how anything was verified, any output format.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tracer.page.excerpts import Pointed, excerpt
 from tracer.page.header import MARKS
@@ -26,7 +25,7 @@ from tracer.page.record import (
 )
 from tracer.page.wording import muted, place
 from tracer.records import Check, Status
-from tracer.texts import Message, message
+from tracer.texts import Spoken
 from tracer.verification.catalogue import CHECKS
 from tracer.verification.records import Outcome, Verification
 from tracer.verification.review import causes, heads_told, layers_told, where
@@ -35,15 +34,9 @@ from tracer.verification.verdict import advice, denial
 _LONG = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Say:
-    language: str
-
-    def __call__(self, name: str, **values: object) -> str:
-        return message(f"verify.{name}", **values).text(self.language)
-
-    def of(self, said: Message) -> str:
-        return said.text(self.language)
+class _Say(Spoken):
+    __slots__ = ()
+    file = "verify"
 
 
 def verify_page(found: Verification, language: str, *, every: bool = False) -> Page:
