@@ -18,6 +18,7 @@ import tomllib
 from pathlib import Path
 
 import nox
+from packaging.requirements import Requirement  # which nox itself needs
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.11", "3.12", "3.13")
@@ -43,12 +44,13 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.default_venv_backend = "uv|virtualenv"
 
 
-def requirements(extra: str | None = None) -> dict[str, str]:
-    """Return what the package, or one extra of it, depends on: name → bounds, as pyproject.toml has them."""
+def requirements(python: str, extra: str | None = None) -> dict[str, str]:
+    """Return what the package, or one extra of it, needs in a Python: name → bounds, as pyproject.toml has them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     lines = project["dependencies"] if extra is None else project["optional-dependencies"][extra]
-    found = (re.fullmatch(r"([A-Za-z0-9_-]+)(.*)", line) for line in lines)
-    return {match[1]: match[2] for match in found if match}
+    found = (Requirement(line) for line in lines)
+    here = {"python_version": python}
+    return {each.name: str(each.specifier) for each in found if each.marker is None or each.marker.evaluate(here)}
 
 
 @functools.cache
@@ -74,7 +76,7 @@ def lowest(bounds: str) -> str:
 
 def check(session: nox.Session, *pinned: str) -> None:
     """Install the wheel with ``pinned``, run it from another folder, and run the smoke tests."""
-    tests = requirements("test")
+    tests = requirements(str(session.python), "test")
     session.install(wheel(), *pinned, *(f"{name}{tests[name]}" for name in TESTS))
     # Environments are kept: the package of an earlier run has the same version, and would stay.
     session.install("--force-reinstall", "--no-deps", wheel())
@@ -100,7 +102,7 @@ def check(session: nox.Session, *pinned: str) -> None:
 @nox.session(python=PYTHONS)
 def oldest(session: nox.Session) -> None:
     """The oldest version of every dependency that pyproject.toml allows."""
-    check(session, *(f"{name}{lowest(bounds)}" for name, bounds in requirements().items()))
+    check(session, *(f"{name}{lowest(bounds)}" for name, bounds in requirements(str(session.python)).items()))
 
 
 @nox.session(python=PYTHONS)
