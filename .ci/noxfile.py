@@ -40,6 +40,7 @@ SMOKE = (
 TESTS = ("pytest", "jsonschema", "hypothesis", "accelerate")
 
 nox.options.error_on_missing_interpreters = False
+nox.options.download_python = "never"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.default_venv_backend = "uv|virtualenv"
 
