@@ -7,7 +7,7 @@ import pytest
 
 Trace = Callable[..., Any]
 
-KERNELS = "auto, flash-attn, cpu-flash, sdpa, eager"
+KERNELS = "auto, flash-attn, flash-attn-3, flash-attn-4, cpu-flash, sdpa, eager"
 MISTAKES = {
     "misspelt option": (
         ["qwen3", "--laier", "3"],

@@ -1,15 +1,31 @@
 """Which kernel runs, on which device, and the reason the reader is given."""
 
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import pytest
 
+from tracer.cli import words
 from tracer.errors import InputError, Unsupported
 from tracer.kernels.choose import KERNELS, Probes, choose
+from tracer.kernels.interfaces import FOUR, INTERFACES, TWO
+
+
+def of_two(q, k, v, return_attn_probs=False):  # type: ignore[no-untyped-def]
+    """Stands for every function of flash-attn 2 and 3 here, where nothing is called."""
+
+
+def of_four(q, k, v, return_lse=False):  # type: ignore[no-untyped-def]
+    """Stands for the functions of FlashAttention 4."""
+
+
+def before_lse(q, k, v):  # type: ignore[no-untyped-def]
+    """Stands for FlashAttention 3 as it was before 29 August 2025."""
 
 
 class Machine(Probes):
-    """A machine of the test's choosing."""
+    """A machine of the test's choosing: what is installed, by package, and how each import ends."""
 
     def __init__(
         self,
@@ -17,9 +33,13 @@ class Machine(Probes):
         flash_attn: str | None = None,
         capability: tuple[int, int] = (9, 0),
         error: Exception | None = None,
+        three: str | None = None,
+        four: str | None = None,
+        functions: Callable[..., Any] | None = None,
     ) -> None:
-        self._cuda, self._version, self._capability = cuda, flash_attn, capability
-        self._error = error or ModuleNotFoundError("No module named 'flash_attn'")
+        self._cuda, self._capability, self._error, self._functions = cuda, capability, error, functions
+        self._versions = {"flash-attn": flash_attn, "flash-attn-3": three, "flash-attn-4": four}
+        self.imported: list[str] = []
 
     def torch_version(self) -> str:
         return "2.13.0"
@@ -30,17 +50,32 @@ class Machine(Probes):
     def capability(self, device: str) -> tuple[int, int]:
         return self._capability
 
-    def flash_attn(self) -> ModuleType:
-        if self._version is None:
+    def recorded(self, package: str) -> str | None:
+        return self._versions[package]
+
+    def module(self, name: str) -> ModuleType:
+        self.imported.append(name)
+        if self._error is not None:
             raise self._error
-        module = ModuleType("flash_attn")
-        module.__version__ = self._version
-        for name in ("flash_attn_varlen_func", "flash_attn_func", "flash_attn_with_kvcache"):
-            setattr(module, name, lambda: None)
+        (interface,) = (each for each in INTERFACES if each.module == name)
+        version = self._versions[interface.kind]
+        if version is None and not (name == "flash_attn" and self._versions["flash-attn-4"]):
+            raise ModuleNotFoundError(f"No module named '{name}'")
+        module = ModuleType(name)
+        if version is None:
+            return module  # flash-attn-4 alone leaves a folder flash_attn with nothing of its own in it
+        if interface is TWO:
+            module.__version__ = version
+        names = ["flash_attn_varlen_func", "flash_attn_func"]
+        if interface is not FOUR:
+            names.append("flash_attn_with_kvcache")
+        for function in names:
+            setattr(module, function, self._functions or (of_four if interface is FOUR else of_two))
         return module
 
 
 GPU = Machine(cuda=True, flash_attn="2.8.3")
+HOPPER, BLACKWELL, AMPERE = (9, 0), (10, 0), (8, 0)
 
 
 def test_auto_takes_flash_attn_on_cuda_and_says_what_it_found() -> None:
@@ -128,7 +163,9 @@ def test_the_cpu_flash_kernel_cannot_run_elsewhere() -> None:
 
 
 def test_unknown_names_are_bad_input() -> None:
-    with pytest.raises(InputError, match=r"no kernel flash\..*auto, flash-attn, cpu-flash, sdpa, eager"):
+    with pytest.raises(
+        InputError, match=r"no kernel flash\..*auto, flash-attn, flash-attn-3, flash-attn-4, cpu-flash, sdpa, eager"
+    ):
         choose("flash", dtype="float32", head_dim=32, probes=GPU)
     with pytest.raises(InputError, match="gpu is no device that torch knows"):
         choose("auto", device="gpu", dtype="float32", head_dim=32, probes=GPU)
@@ -151,3 +188,149 @@ def test_unknown_names_are_bad_input() -> None:
 def test_the_device_has_a_reason_of_its_own(asked: str, device: str, machine: Machine, why: str) -> None:
     chosen = choose(asked, device=device, dtype="bfloat16", head_dim=128, probes=machine)
     assert str(chosen.device_reason) == why
+
+
+# ------------------------------------------------------------------------------------- FlashAttention 3 and 4
+
+
+def test_the_command_line_knows_the_kernels_there_are() -> None:
+    assert words.KERNELS == KERNELS
+
+
+@pytest.mark.parametrize(
+    ("kind", "machine", "capability", "provider", "implementation"),
+    [
+        ("flash-attn-3", {"three": "3.0.0"}, HOPPER, "flash-attn-3 3.0.0", "flash_attention_3"),
+        ("flash-attn-4", {"four": "4.0.0b27"}, HOPPER, "flash-attn-4 4.0.0b27", "flash_attention_4"),
+        ("flash-attn-4", {"four": "4.0.0b27"}, BLACKWELL, "flash-attn-4 4.0.0b27", "flash_attention_4"),
+    ],
+)
+@pytest.mark.parametrize("asked", [True, False], ids=["asked for", "auto"])
+def test_3_and_4_are_taken_where_they_are_what_is_there(
+    kind: str, machine: dict[str, str], capability: tuple[int, int], provider: str, implementation: str, asked: bool
+) -> None:
+    probes = Machine(cuda=True, capability=capability, **machine)
+    chosen = choose(kind if asked else "auto", dtype="bfloat16", head_dim=128, probes=probes)
+    assert (chosen.kind, chosen.provider, chosen.device) == (kind, provider, "cuda")
+    assert chosen.attn_implementation == implementation
+    assert (chosen.with_kvcache is None) == (kind == "flash-attn-4")
+    assert str(chosen.device_reason) == f"{kind} runs on CUDA"
+    if asked:
+        assert str(chosen.reason) == f"asked for with --kernel {kind}"
+    else:
+        assert str(chosen.reason) == f"{provider} is installed and takes bfloat16 with head_dim 128 on cuda"
+
+
+def test_2_comes_first_and_what_else_is_installed_is_told() -> None:
+    probes = Machine(cuda=True, flash_attn="2.8.3", three="3.0.0", four="4.0.0b27")
+    chosen = choose("auto", dtype="bfloat16", head_dim=128, probes=probes)
+    assert chosen.kind == "flash-attn"
+    assert probes.imported == ["flash_attn"]  # nothing else is imported for it
+    assert str(chosen.reason) == (
+        "flash-attn 2.8.3 is installed and takes bfloat16 with head_dim 128 on cuda; flash-attn-3 is installed too: "
+        "--kernel flash-attn-3 takes it; flash-attn-4 is installed too: --kernel flash-attn-4 takes it"
+    )
+
+
+def test_where_2_is_too_old_3_is_taken_and_both_facts_are_told() -> None:
+    chosen = choose(
+        "auto", dtype="bfloat16", head_dim=128, probes=Machine(cuda=True, flash_attn="2.0.9", three="3.0.0")
+    )
+    assert str(chosen.reason) == (
+        "flash-attn-3 3.0.0 is installed and takes bfloat16 with head_dim 128 on cuda; "
+        "flash-attn 2.0.9 is older than 2.1 and aligns causal masks to the top left"
+    )
+    assert chosen.reason.text("zh").startswith("已安装 flash-attn-3 3.0.0")
+
+
+@pytest.mark.parametrize(
+    ("kind", "machine", "capability", "settings", "why"),
+    [
+        (
+            "flash-attn-3",
+            {"three": "3.0.0"},
+            AMPERE,
+            {},
+            "flash-attn-3 runs on compute capability 9.0 to 9.x, and cuda has 8.0",
+        ),
+        (
+            "flash-attn-3",
+            {"three": "3.0.0"},
+            BLACKWELL,
+            {},
+            "flash-attn-3 runs on compute capability 9.0 to 9.x, and cuda has 10.0",
+        ),
+        (
+            "flash-attn-4",
+            {"four": "4.0.0b27"},
+            AMPERE,
+            {},
+            "flash-attn-4 runs on compute capability 9.0 to 11.x, and cuda has 8.0",
+        ),
+        (
+            "flash-attn-4",
+            {"four": "4.0.0b27"},
+            BLACKWELL,
+            {"head_dim": 192},
+            "on this device flash-attn-4 takes a head_dim up to 128 that 8 divides, or 256, not 192",
+        ),
+        (
+            "flash-attn-3",
+            {"three": "3.0.0"},
+            HOPPER,
+            {"head_dim": 264},
+            "flash-attn-3 takes a head_dim up to 256 that 8 divides, not 264",
+        ),
+        (
+            "flash-attn-3",
+            {"three": "3.0.0b1", "functions": before_lse},
+            HOPPER,
+            {},
+            "flash_attn_varlen_func of flash-attn-3 3.0.0b1 has no argument that asks for the logsumexp",
+        ),
+    ],
+)
+def test_a_version_that_does_not_fit_is_refused_with_the_reason(
+    kind: str, machine: dict[str, Any], capability: tuple[int, int], settings: dict[str, int], why: str
+) -> None:
+    wanted = {"dtype": "bfloat16", "head_dim": 128} | settings
+    probes = Machine(cuda=True, capability=capability, **machine)
+    with pytest.raises(Unsupported, match=f"--kernel {kind} cannot be used here") as refused:
+        choose(kind, probes=probes, **wanted)
+    assert why in str(refused.value)
+    chosen = choose("auto", probes=probes, **wanted)
+    assert (chosen.kind, chosen.device) == ("cpu-flash", "cpu")
+    assert why in str(chosen.reason)
+
+
+@pytest.mark.parametrize("kind", ["flash-attn-3", "flash-attn-4"])
+def test_nothing_is_imported_that_cannot_run_on_the_device(kind: str) -> None:
+    probes = Machine(cuda=True, capability=AMPERE, three="3.0.0", four="4.0.0b27")
+    with pytest.raises(Unsupported):
+        choose(kind, dtype="bfloat16", head_dim=128, probes=probes)
+    assert probes.imported == []
+
+
+@pytest.mark.parametrize("kind", ["flash-attn", "flash-attn-3", "flash-attn-4"])
+@pytest.mark.parametrize("fault", [RuntimeError("CUDA driver\nmore"), AttributeError("cutlass"), OSError("no libcuda")])
+def test_an_import_that_fails_is_a_reason_and_no_traceback(kind: str, fault: Exception) -> None:
+    probes = Machine(cuda=True, flash_attn="2.8.3", three="3.0.0", four="4.0.0b27", error=fault)
+    with pytest.raises(Unsupported) as refused:
+        choose(kind, dtype="bfloat16", head_dim=128, probes=probes)
+    assert f"{kind} cannot be imported ({str(fault).splitlines()[0]})" in str(refused.value)
+
+
+def test_the_folder_that_flash_attn_4_leaves_is_not_taken_for_flash_attn_2() -> None:
+    probes = Machine(cuda=True, four="4.0.0b27")
+    with pytest.raises(Unsupported, match="flash_attn can be imported but has no flash_attn_varlen_func"):
+        choose("flash-attn", dtype="bfloat16", head_dim=128, probes=probes)
+
+
+def test_flash_attn_2_1_has_no_function_over_a_cache() -> None:
+    class Old(Machine):
+        def module(self, name: str) -> ModuleType:
+            module = super().module(name)
+            del module.flash_attn_with_kvcache
+            return module
+
+    assert choose("flash-attn", dtype="float16", head_dim=64, probes=Old(True, "2.1.0")).with_kvcache is None

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from tracer.arrays import Array, Floats
 from tracer.checks.finite import because
+from tracer.kernels.interfaces import FLASH
 from tracer.maths.attention import Head, rescaled
 from tracer.maths.criterion import Numerics, difference, eager_rows, lse_tolerance, numerics
 from tracer.maths.scale import LSE_NOISE, ScaleFit, fit_lse, fit_output
 from tracer.records import LayerTrace
 from tracer.texts import Message
 
-FLASH = ("flash-attn", "cpu-flash")
 # The largest finite number of each dtype.
 _LARGEST = {
     "F64": float(np.finfo(np.float64).max),

@@ -9,7 +9,7 @@ from tracer.texts import LANGUAGES, Message, message
 
 MODELS = ("qwen3",)
 ENGINES = ("transformers", "nano-vllm")
-KERNELS = ("auto", "flash-attn", "cpu-flash", "sdpa", "eager")
+KERNELS = ("auto", "flash-attn", "flash-attn-3", "flash-attn-4", "cpu-flash", "sdpa", "eager")
 DEVICES = ("auto", "cpu", "cuda")
 DEVICE_MAPS = ("auto",)
 DTYPES = ("auto", "float64", "float32", "bfloat16", "float16")
@@ -24,6 +24,8 @@ ALSO_KNOWN_AS = {
     "double": "float64", "fp64": "float64", "f64": "float64", "float": "float32", "fp32": "float32", "f32": "float32",
     "bf16": "bfloat16", "half": "float16", "fp16": "float16", "f16": "float16",
     "gpu": "cuda", "flash": "flash-attn", "flash_attention_2": "flash-attn", "fa2": "flash-attn", "fa": "flash-attn",
+    "flash_attention_3": "flash-attn-3", "fa3": "flash-attn-3", "flash_attention_4": "flash-attn-4",
+    "fa4": "flash-attn-4",
     "hf": "transformers", "cn": "zh", "chinese": "zh", "english": "en", "text": "terminal",
 }  # fmt: skip
 

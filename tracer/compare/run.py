@@ -20,6 +20,7 @@ from tracer.engines.versions.names import version_of
 from tracer.engines.versions.wheels import Report
 from tracer.errors import InputError
 from tracer.kernels.choose import choose
+from tracer.kernels.interfaces import FLASH
 from tracer.records import LayerTrace, Site
 from tracer.saved.diff import diff
 from tracer.texts import Message, message
@@ -27,7 +28,6 @@ from tracer.texts import Message, message
 TRANSFORMERS, NANO_VLLM = "transformers", "nano-vllm"
 ENGINES = (TRANSFORMERS, NANO_VLLM)
 _LONG = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
-_FLASH = ("flash-attn", "cpu-flash")
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def compare(asked: Asked) -> tuple[Comparison, ...]:
     # transformers, where it takes part, is what the other is held against; a faulty side must not judge itself
     judge_by = next((place for place, run in enumerate(runs) if run.plain), 0)
     other = "float64" if dtype != "F64" else "float32"
-    kernel = "auto" if traces[judge_by].request.kernel.value in _FLASH else runs[judge_by].kernel
+    kernel = "auto" if traces[judge_by].request.kernel.value in FLASH else runs[judge_by].kernel
     yardstick = _trace(asked, replace(runs[judge_by], kernel=kernel), other)
     scales = _Yardstick(traces[judge_by], yardstick, "F32" if dtype == "F64" else dtype)
     pairs = zip(runs[1:], traces[1:], strict=True)
@@ -126,7 +126,7 @@ def _inside(asked: Asked, left: _Run, right: _Run, scales: _Yardstick, layer: in
     dtype = _LONG[scales.own.request.dtype.value]
     a, b = (align.values(_trace(there, run, dtype)) for run in (left, right))
     own = a if left.plain else b
-    kernel = "auto" if scales.other.request.kernel.value in _FLASH else scales.other.request.kernel.value
+    kernel = "auto" if scales.other.request.kernel.value in FLASH else scales.other.request.kernel.value
     run = _Run(TRANSFORMERS, TRANSFORMERS, kernel)
     other = align.values(_trace(there, run, _LONG[scales.other.request.dtype.value]))
     return judge.pairs(a, b, other, own, scales.unit)

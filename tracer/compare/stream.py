@@ -88,7 +88,9 @@ def _on_transformers(checkpoint: Checkpoint, wanted: Wanted, last: int) -> Strea
     with contextlib.ExitStack() as stack:
         if kernel.varlen is not None and kernel.dense is not None:
             utils = importlib.import_module(_UTILS)
-            stack.enter_context(lent(utils, KernelWatch(kernel.varlen, Recorder()), kernel.dense))
+            stack.enter_context(
+                lent(utils, KernelWatch(kernel.varlen, Recorder()), kernel.dense, kernel.attn_implementation)
+            )
             stack.enter_context(quiet_cast(utils))
             bounds = torch.tensor([0, rows.shape[1]], dtype=torch.int32, device=rows.device)
             longest = rows.shape[1]

@@ -5,33 +5,29 @@ Must not know: models, tracing. torch and flash-attn are imported only when a ch
 
 import importlib
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import metadata
 from types import ModuleType
-from typing import Any
 
 from tracer.errors import InputError, Unsupported
+from tracer.kernels.adapter import Adapted, Function
+from tracer.kernels.interfaces import CPU_FLASH, DTYPES, INTERFACES, TWO, Interface, of
 from tracer.texts import Message, message
 
-KERNELS = ("auto", "flash-attn", "cpu-flash", "sdpa", "eager")
-# Before 2.1 flash-attn aligned causal masks to the top left; from 2.1 on to the bottom right.
-OLDEST_FLASH_ATTN = (2, 1)
-_LARGEST_HEAD_DIM = 256
-_OLDEST_CAPABILITY = (8, 0)
-_FLASH_DTYPES = ("float16", "bfloat16")
+KERNELS = ("auto", *(each.kind for each in INTERFACES), CPU_FLASH, "sdpa", "eager")
 _DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
-
-Function = Callable[..., Any]
+_FUNCTIONS = {"varlen": "flash_attn_varlen_func", "dense": "flash_attn_func", "with_kvcache": "flash_attn_with_kvcache"}
 
 
 @dataclass(frozen=True)
 class ChosenKernel:
-    """The kernel a run will use. The functions have flash-attn's signatures; sdpa and eager have none.
+    """The kernel a run will use. The functions are called like flash-attn 2's; sdpa and eager have none, and not every
+    version has ``with_kvcache``.
 
     ``reason`` says why this kernel, ``device_reason`` why this device.
     """
 
-    kind: str  # flash-attn | cpu-flash | sdpa | eager
+    kind: str  # flash-attn | flash-attn-3 | flash-attn-4 | cpu-flash | sdpa | eager
     varlen: Function | None
     dense: Function | None
     with_kvcache: Function | None
@@ -63,9 +59,34 @@ class Probes:
 
         return torch.cuda.get_device_capability(device)
 
-    def flash_attn(self) -> ModuleType:
-        """Return the module flash_attn; raises ImportError or OSError where it is absent or built for another torch."""
-        return importlib.import_module("flash_attn")
+    def recorded(self, package: str) -> str | None:
+        """Return the version of an installed package by its record; None where there is none."""
+        try:
+            return metadata.version(package)
+        except metadata.PackageNotFoundError:
+            return None
+
+    def module(self, name: str) -> ModuleType:
+        """Return a module of flash-attn's; raises what its import raises: ImportError where it is absent, others where
+        it was built for another torch or driver."""
+        return importlib.import_module(name)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A version of flash-attn that can be used here, its functions adapted."""
+
+    interface: Interface
+    provider: str
+    functions: dict[str, Adapted]  # by field of ChosenKernel
+
+
+@dataclass(frozen=True)
+class _Refused:
+    """Why a version cannot be used here; ``absent``: because it is not there at all."""
+
+    why: Message
+    absent: bool = False
 
 
 def choose(
@@ -73,9 +94,10 @@ def choose(
 ) -> ChosenKernel:
     """Return the kernel for ``asked`` (one of KERNELS) and the device that the whole run goes to.
 
-    ``dtype`` is torch's name (float32, bfloat16, float16). ``auto`` takes flash-attn on CUDA where it is importable,
-    2.1 or later, and takes this dtype and head_dim; otherwise the CPU flash kernel, and the whole run goes to the CPU.
-    Raises InputError for an unknown kernel or device, Unsupported where what was asked for cannot be had.
+    ``dtype`` is torch's name (float32, bfloat16, float16). ``auto`` takes the first of flash-attn 2, 3 and 4 that is
+    there, runs on the CUDA device and takes this dtype and head_dim; otherwise the CPU flash kernel, and the whole run
+    goes to the CPU. Raises InputError for an unknown kernel or device, Unsupported where what was asked for cannot be
+    had.
     """
     probes = probes or Probes()
     if asked not in KERNELS:
@@ -86,62 +108,139 @@ def choose(
         raise Unsupported("kernels.no_cuda", device=device, torch=probes.torch_version())
     if asked in ("sdpa", "eager"):
         return _torch_path(asked, device, probes)
-    if asked == "cpu-flash":
+    if asked == CPU_FLASH:
         if device not in ("auto", "cpu"):
             raise Unsupported("kernels.cpu_flash_device", device=device)
         return _cpu_flash(message("kernels.asked", kernel=asked), device, probes)
-    refusal = _why_not_flash_attn(device, dtype, head_dim, probes)
-    if refusal is None:
-        return _flash_attn(asked, device, dtype, head_dim, probes)
-    if asked == "flash-attn":
-        raise Unsupported("kernels.impossible", why=refusal)
-    return _cpu_flash(message("kernels.cpu_instead", why=refusal), device, probes)
+    interface = of(asked)
+    refusal = _why_not_cuda(device, dtype, interface or TWO, probes)
+    wanted = _Wanted(device, dtype, head_dim)
+    if interface is None:
+        return _auto(wanted, refusal, probes)
+    found = _Refused(refusal) if refusal else _find(interface, wanted, probes)
+    if isinstance(found, _Refused):
+        raise Unsupported("kernels.impossible", kernel=asked, why=found.why)
+    return _flash_attn(found, wanted, message("kernels.asked", kernel=asked))
 
 
-def _why_not_flash_attn(device: str, dtype: str, head_dim: int, probes: Probes) -> Message | None:
-    """Return the first reason against flash-attn, cheapest question first, or None."""
+@dataclass(frozen=True)
+class _Wanted:
+    """The device, dtype and head_dim of a run; ``device`` as asked for."""
+
+    asked_device: str
+    dtype: str
+    head_dim: int
+
+    @property
+    def device(self) -> str:
+        """The CUDA device meant."""
+        return "cuda" if self.asked_device == "auto" else self.asked_device
+
+
+def _auto(wanted: _Wanted, refusal: Message | None, probes: Probes) -> ChosenKernel:
+    """Return the first version of flash-attn that can be used, and why; else the CPU's kernel, and why none can."""
+    if refusal is not None:
+        return _cpu_flash(message("kernels.cpu_instead", why=refusal), wanted.asked_device, probes)
+    refused: list[_Refused] = []
+    for place, interface in enumerate(INTERFACES):
+        if interface is not TWO and probes.recorded(interface.kind) is None:
+            continue
+        found = _find(interface, wanted, probes)
+        if isinstance(found, _Refused):
+            refused.append(found)
+            continue
+        reason = message(
+            "kernels.flash_attn",
+            version=found.provider,
+            dtype=wanted.dtype,
+            head_dim=wanted.head_dim,
+            device=wanted.device,
+        )
+        reason = _and(reason, [each.why for each in refused if not each.absent])
+        for other in INTERFACES[place + 1 :]:
+            if probes.recorded(other.kind) is not None:
+                reason = message("kernels.and", first=reason, second=message("kernels.also", kernel=other.kind))
+        return _flash_attn(found, wanted, reason)
+    telling = [each.why for each in refused if not each.absent] or [refused[0].why]
+    why = _and(telling[0], telling[1:])
+    return _cpu_flash(message("kernels.cpu_instead", why=why), wanted.asked_device, probes)
+
+
+def _and(first: Message, others: list[Message]) -> Message:
+    for other in others:
+        first = message("kernels.and", first=first, second=other)
+    return first
+
+
+def _why_not_cuda(device: str, dtype: str, interface: Interface, probes: Probes) -> Message | None:
+    """Return the first reason against every version of flash-attn, cheapest question first, or None."""
     if device == "cpu":
         return message("kernels.why_cpu_asked")
     if device != "auto" and not _is_cuda(device):
-        return message("kernels.why_device", device=device)
+        return message("kernels.why_device", kernel=interface.kind, device=device)
     if not probes.cuda():
         return message("kernels.why_no_cuda")
-    if dtype not in _FLASH_DTYPES:
-        return message("kernels.why_dtype", dtype=dtype)
-    if head_dim > _LARGEST_HEAD_DIM or head_dim % 8:
-        return message("kernels.why_head_dim", head_dim=head_dim)
-    cuda = "cuda" if device == "auto" else device
-    capability = probes.capability(cuda)
-    if capability < _OLDEST_CAPABILITY:
-        return message("kernels.why_capability", device=cuda, capability=".".join(map(str, capability)))
-    try:
-        module = probes.flash_attn()
-    except (ImportError, OSError) as error:
-        return message("kernels.why_not_importable", error=str(error).splitlines()[0] if str(error) else repr(error))
-    if _version(module.__version__) < OLDEST_FLASH_ATTN:
-        return message("kernels.why_old", version=module.__version__)
+    if dtype not in DTYPES:
+        return message("kernels.why_dtype", kernel=interface.kind, dtype=dtype)
     return None
 
 
-def _flash_attn(asked: str, asked_device: str, dtype: str, head_dim: int, probes: Probes) -> ChosenKernel:
-    module = probes.flash_attn()
-    device = "cuda" if asked_device == "auto" else asked_device
-    provider = f"flash-attn {module.__version__}"
-    reason = (
-        message("kernels.flash_attn", version=provider, dtype=dtype, head_dim=head_dim, device=device)
-        if asked == "auto"
-        else message("kernels.asked", kernel=asked)
-    )
+def _find(interface: Interface, wanted: _Wanted, probes: Probes) -> _Found | _Refused:
+    """Return a version's functions, or why they cannot be used; the device is asked before anything is imported."""
+    kind, capability = interface.kind, probes.capability(wanted.device)
+    if not interface.runs_on(capability):
+        return _Refused(_why_capability(interface, wanted.device, capability))
+    if not interface.takes(wanted.head_dim, capability):
+        narrow = "_narrow" if capability[0] in interface.narrow else ""
+        limits = {"kernel": kind, "largest": interface.largest, "head_dim": wanted.head_dim}
+        return _Refused(message(f"kernels.why_head_dim{narrow}", **limits))
+    try:
+        module = probes.module(interface.module)
+    except (ImportError, OSError, RuntimeError, AttributeError) as fault:
+        said = str(fault).splitlines()[0] if str(fault) else repr(fault)
+        absent = isinstance(fault, ModuleNotFoundError) and probes.recorded(kind) is None
+        return _Refused(message("kernels.why_not_importable", kernel=kind, error=said), absent)
+    version = probes.recorded(kind) or str(getattr(module, "__version__", ""))
+    if interface.oldest is not None and hasattr(module, "__version__"):
+        version = str(module.__version__)  # what runs, whatever the record says
+        if _version(version) < interface.oldest:
+            return _Refused(message("kernels.why_old", kernel=kind, version=version))
+    present = {key: getattr(module, name) for key, name in _FUNCTIONS.items() if hasattr(module, name)}
+    try:
+        functions = {key: Adapted(function, kind, _FUNCTIONS[key]) for key, function in present.items()}
+    except Unsupported as fault:
+        return _Refused(fault.message)
+    for key in ("varlen", "dense"):
+        function = functions.get(key)
+        if function is None:
+            why = message("kernels.why_hollow", kernel=kind, module=interface.module, name=_FUNCTIONS[key])
+            return _Refused(why, absent=probes.recorded(kind) is None)
+        if not function.gives_lse:
+            return _Refused(message("kernels.why_no_lse", kernel=kind, version=version, name=_FUNCTIONS[key]))
+    return _Found(interface, f"{kind} {version}".rstrip(), functions)
+
+
+def _why_capability(interface: Interface, device: str, capability: tuple[int, int]) -> Message:
+    oldest, newest = ".".join(map(str, interface.oldest_device)), interface.newest_device
+    told = {"kernel": interface.kind, "device": device, "capability": ".".join(map(str, capability)), "oldest": oldest}
+    if newest is None:
+        return message("kernels.why_capability", **told)
+    return message("kernels.why_capability_between", newest=newest, **told)
+
+
+def _flash_attn(found: _Found, wanted: _Wanted, reason: Message) -> ChosenKernel:
     return ChosenKernel(
-        kind="flash-attn",
-        varlen=module.flash_attn_varlen_func,
-        dense=module.flash_attn_func,
-        with_kvcache=module.flash_attn_with_kvcache,
-        provider=provider,
-        device=device,
+        kind=found.interface.kind,
+        varlen=found.functions["varlen"],
+        dense=found.functions["dense"],
+        with_kvcache=found.functions.get("with_kvcache"),  # since flash-attn 2.2; FlashAttention 4 has none
+        provider=found.provider,
+        device=wanted.device,
         reason=reason,
-        device_reason=_why_device(asked_device, message("kernels.device_of_flash_attn")),
-        attn_implementation="flash_attention_2",
+        device_reason=_why_device(
+            wanted.asked_device, message("kernels.device_of_flash_attn", kernel=found.interface.kind)
+        ),
+        attn_implementation=found.interface.implementation,
     )
 
 
@@ -150,7 +249,7 @@ def _cpu_flash(reason: Message, asked_device: str, probes: Probes) -> ChosenKern
 
     own = message("kernels.device_of_cpu_flash")  # also where another device was asked for, and cannot be had
     return ChosenKernel(
-        kind="cpu-flash",
+        kind=CPU_FLASH,
         varlen=cpu_flash.flash_attn_varlen_func,
         dense=cpu_flash.flash_attn_func,
         with_kvcache=cpu_flash.flash_attn_with_kvcache,

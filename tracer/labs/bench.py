@@ -217,7 +217,7 @@ def _machine(device: str) -> tuple[Machine, Attention]:
 
     chosen = choose("auto", device=device, dtype="bfloat16" if device != "cpu" else "float32", head_dim=HEAD_DIM)
     own = device != "cpu" and chosen.kind == "cpu-flash" and torch.cuda.is_available() and _takes_bfloat16()
-    if chosen.kind != "flash-attn" and not own:
+    if chosen.kind == "cpu-flash" and not own:
         return _cpu(chosen)
     place = "cuda" if device == "auto" else device
     index = torch.device(place).index or 0

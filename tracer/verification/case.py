@@ -12,6 +12,7 @@ import numpy as np
 
 from tracer.arrays import SPACING, Array, Floats
 from tracer.engines.transformers.observed import AttentionSeen, InterfaceCall, ModuleCall
+from tracer.kernels.interfaces import FLASH
 from tracer.maths.attention import Head, head
 from tracer.maths.visibility import Visibility
 from tracer.records import ModelFacts
@@ -59,7 +60,7 @@ class Case:
     @property
     def flash(self) -> bool:
         """Whether a flash kernel ran."""
-        return self.kind in ("cpu-flash", "flash-attn")
+        return self.kind in FLASH
 
     @property
     def bare(self) -> bool:

@@ -16,6 +16,7 @@ from tracer.engines.transformers.live import FromCheckpoint, Live
 from tracer.engines.transformers.roles import roles
 from tracer.errors import InputError, Unsupported
 from tracer.kernels.choose import choose
+from tracer.kernels.interfaces import INTERFACES
 from tracer.names import LONG_DTYPES, spans
 from tracer.pipeline import read_dtype, read_prompt
 from tracer.records import CheckpointFacts, Choice
@@ -31,7 +32,7 @@ _PACKAGES = ("tracer", "torch", "transformers", "numpy", "safetensors")
 # Enough tokens for every check, few enough to be quick; not a dimension of any known model.
 _LIVE_TOKENS = 43
 _MOST_TOKENS = 1024
-_FLASH_NAMES = {"flash_attention_2": "flash-attn", "flash_attention_3": "flash-attn"}
+_FLASH_NAMES = {each.implementation: each.kind for each in INTERFACES}
 
 
 def verify_checkpoint(

@@ -3,12 +3,12 @@
 Must not know: who calls them, paged caches' contents.
 """
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 from tracer.capture.recorder import Recorder
 from tracer.engines.transformers.lending import KernelSeen
+from tracer.kernels.adapter import bind
 
 # What asks each function for its logsumexp, which it gives only on request; the output stays the same.
 LSE_REQUEST = {"flash_attn_varlen_func": "return_attn_probs", "flash_attn_with_kvcache": "return_softmax_lse"}
@@ -20,7 +20,6 @@ class Watched:
     def __init__(self, name: str, function: Callable[..., Any], recorder: Recorder) -> None:
         self.name = name
         self._function = function
-        self._signature = inspect.signature(function)
         self._recorder = recorder
         self.seen: list[KernelSeen] = []
 
@@ -28,7 +27,7 @@ class Watched:
         """Return what the function gives for these arguments."""
         if self._recorder.window != "attention":
             return self._function(*args, **kwargs)
-        bound = self._signature.bind(*args, **kwargs)
+        bound = bind(self._function, args, kwargs)
         bound.apply_defaults()
         request = LSE_REQUEST[self.name]
         kept = {name: _copied(value) for name, value in bound.arguments.items()}

@@ -25,12 +25,13 @@ from tracer.engines.transformers.effects import Alone, Call, observe
 from tracer.engines.transformers.lending import KernelSeen, KernelWatch, lent, quiet_cast
 from tracer.errors import Unsupported
 from tracer.kernels.choose import ChosenKernel
+from tracer.kernels.interfaces import FLASH
 from tracer.lineage import hops
 from tracer.records import Capture, LayerTrace, ModelFacts, Request, Token
 from tracer.source import anchors, files
 from tracer.texts import Message, message
 
-_WAYS = {"flash-attn": "flash", "cpu-flash": "flash", "sdpa": "sdpa", "eager": "eager"}
+_WAYS = {**dict.fromkeys(FLASH, "flash"), "sdpa": "sdpa", "eager": "eager"}
 _PACKAGES = ("tracer", "torch", "transformers", "numpy", "safetensors", "tokenizers")
 Progress = Callable[[int, int], None]
 # Makes the model to run of a checkpoint, up to a layer at least, from transformers' code.
@@ -200,7 +201,8 @@ class _Run:
             yield
             return
         utils = self._code.modules[definitions.UTILS]
-        with lent(utils, self.watch, dense), quiet_cast(utils):
+        path = self._wanted.kernel.attn_implementation
+        with lent(utils, self.watch, dense, path), quiet_cast(utils):
             yield
 
     def forward(self, layers: Sequence[int], trace: Callable[[_Caught], LayerTrace]) -> list[LayerTrace]:

@@ -6,7 +6,6 @@ nothing, to the bare kernel. Must not know: models.
 """
 
 import functools
-import inspect
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -17,8 +16,9 @@ from typing import Any
 
 from tracer.capture.recorder import Recorder
 from tracer.capture.turn import turn
+from tracer.kernels.adapter import bind
+from tracer.kernels.interfaces import TWO
 
-_IMPLEMENTATION = "flash_attention_2"
 _LENT = (
     "_loaded_implementation",
     "_flash_fn",
@@ -45,7 +45,6 @@ class KernelWatch:
 
     def __init__(self, function: Callable[..., Any], recorder: Recorder) -> None:
         self._function = function
-        self._signature = inspect.signature(function)
         self._recorder = recorder
         self._only: tuple[int, int] | None = None
         self._keep_narrow = False
@@ -72,8 +71,7 @@ class KernelWatch:
             self._only = self.narrow = None
 
     def _one_head(self, head: int, kv_head: int, *args: Any, **kwargs: Any) -> Any:
-        bound = self._signature.bind(*args, **kwargs)
-        given = dict(bound.arguments)
+        given = dict(bind(self._function, args, kwargs).arguments)
         q, k, v = (given.pop(name) for name in ("q", "k", "v"))
         parts = (x[:, n : n + 1].contiguous() for x, n in ((q, head), (k, kv_head), (v, kv_head)))
         output, lse, *_ = self._function(*parts, **{**given, "return_attn_probs": True})
@@ -88,7 +86,7 @@ class KernelWatch:
             return self._one_head(*self._only, *args, **kwargs)
         if self._recorder.window is None:
             return self._function(*args, **kwargs)
-        bound = self._signature.bind(*args, **kwargs)
+        bound = bind(self._function, args, kwargs)
         bound.apply_defaults()
         asked = bound.arguments.get("return_attn_probs", False)
         kept = {name: _copied(value) for name, value in bound.arguments.items()}
@@ -117,13 +115,19 @@ def _for_this_thread(
 
 
 @contextmanager
-def lent(utils: ModuleType, varlen: KernelWatch, dense: Callable[..., Any]) -> Iterator[None]:
-    """Put the watched kernel behind transformers' flash path (``modeling_flash_attention_utils``) for one ``with``."""
+def lent(
+    utils: ModuleType, varlen: KernelWatch, dense: Callable[..., Any], implementation: str = TWO.implementation
+) -> Iterator[None]:
+    """Put the watched kernel behind transformers' flash path (``modeling_flash_attention_utils``) for one ``with``.
+
+    ``implementation``: transformers' name of the path, as the model's config has it; for another it would look for a
+    package of its own.
+    """
     before = {name: getattr(utils, name) for name in _LENT if hasattr(utils, name)}
     function = varlen.lent(before.get("_flash_varlen_fn"))
     process = utils._lazy_define_process_function(function)
     new = {
-        "_loaded_implementation": _IMPLEMENTATION,
+        "_loaded_implementation": implementation,
         "_flash_fn": _for_this_thread(dense, before.get("_flash_fn") or dense, like=dense),
         "_flash_varlen_fn": function,
         "_flash_with_kvcache_fn": None,

@@ -27,12 +27,13 @@ from tracer.engines.transformers.lending import lent, quiet_cast
 from tracer.engines.transformers.roles import registered
 from tracer.engines.transformers.watching import PlacedKernel, Watch
 from tracer.errors import InputError, Unsupported
+from tracer.kernels.adapter import Adapted
 from tracer.kernels.choose import ChosenKernel
+from tracer.kernels.interfaces import implementing
 from tracer.records import ModelFacts
 
 Ints = NDArray[np.int64]
 _UTILS = "transformers.modeling_flash_attention_utils"
-_FLASH = "flash_attention_2"
 _FLEX = "flex_attention"  # compiles itself
 # Layers of up to this many bytes are kept for all passes.
 _RESIDENT = 2 << 30
@@ -173,19 +174,25 @@ class Live:
             return
         utils = importlib.import_module(_UTILS)
         watched = (PlacedKernel(varlen, recorder), PlacedKernel(dense, recorder))
-        with lent(utils, watched[0], watched[1].lent(getattr(utils, "_flash_fn", None))), quiet_cast(utils):
+        path = self.implementation if self.kernel is None else self.kernel.attn_implementation
+        before = getattr(utils, "_flash_fn", None)
+        with lent(utils, watched[0], watched[1].lent(before), path), quiet_cast(utils):
             yield watched
 
     def _functions(self) -> tuple[Any, Any]:
         if self.kernel is not None:
             return self.kernel.varlen, self.kernel.dense
-        if self.implementation != _FLASH:
+        version = implementing(self.implementation)
+        if version is None:
             return None, None
         utils = importlib.import_module(_UTILS)
-        utils.lazy_import_flash_attention(_FLASH)
-        functions = utils._flash_varlen_fn, utils._flash_fn
-        tells = all("return_attn_probs" in inspect.signature(function).parameters for function in functions)
-        return functions if tells else (None, None)
+        utils.lazy_import_flash_attention(self.implementation)
+        try:
+            varlen = Adapted(utils._flash_varlen_fn, version.kind, "flash_attn_varlen_func")
+            dense = Adapted(utils._flash_fn, version.kind, "flash_attn_func")
+        except Unsupported:  # a build that does not tell its arguments is not watched, and no check says it was
+            return None, None
+        return (varlen, dense) if varlen.gives_lse and dense.gives_lse else (None, None)
 
 
 class FromCheckpoint(Live):

@@ -118,7 +118,7 @@ def _attend(
     """Return output [Tq, H, D] and logsumexp [H, Tq] of one sequence."""
     tq, tk, heads, kv_heads = q.shape[0], k.shape[0], q.shape[1], k.shape[1]
     factor = wrong.scale(q.shape[-1] ** -0.5 if scale is None else scale)
-    query, key = torch.arange(tq)[:, None], torch.arange(tk)[None, :]
+    query, key = torch.arange(tq, device=q.device)[:, None], torch.arange(tk, device=q.device)[None, :]
     seen = wrong.sees(query, key, tq, tk) if causal else _any(query, key, tq, tk)
     if wrong.window and window[0] >= 0:
         seen = seen & (key >= query + tk - tq - window[0])
