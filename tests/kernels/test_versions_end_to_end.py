@@ -1,0 +1,103 @@
+"""A whole trace and a whole verification on each version of flash-attn: transformers' own path calls stand-ins with
+the version's real signature. The stand-ins compute on the CPU, so here the whole run is moved there."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import ModuleType
+
+import pytest
+import standins
+
+import tracer
+from tracer import pipeline
+from tracer.engines.transformers import definitions
+from tracer.errors import Unsupported
+from tracer.kernels.choose import ChosenKernel, Probes, choose
+from tracer.kernels.interfaces import INTERFACES
+from tracer.records import Status
+from tracer.verification import entry
+
+KINDS = [each.kind for each in INTERFACES]
+
+
+class Hopper(Probes):
+    """A machine with one CUDA device of compute capability 9.0 and every version installed."""
+
+    def cuda(self) -> bool:
+        return True
+
+    def capability(self, device: str) -> tuple[int, int]:
+        return 9, 0
+
+    def recorded(self, package: str) -> str | None:
+        return standins.VERSIONS.get(package)
+
+    def module(self, name: str) -> ModuleType:
+        (kind,) = (each.kind for each in INTERFACES if each.module == name)
+        return standins.MODULES[kind]
+
+
+def chosen_here(asked: str, *, device: str = "auto", dtype: str, head_dim: int) -> ChosenKernel:
+    """The choice that such a machine would make, its tensors on the CPU."""
+    return replace(choose(asked, device=device, dtype=dtype, head_dim=head_dim, probes=Hopper()), device="cpu")
+
+
+@pytest.fixture(autouse=True)
+def _hopper(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (pipeline, entry):
+        monkeypatch.setattr(module, "choose", chosen_here)
+    standins.calls.clear()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_trace_passes_and_says_which_version_ran_and_why(kind: str) -> None:
+    trace = tracer.trace(layer=1, head=5, kernel=kind, dtype="bfloat16")
+    assert trace.exit_code == 0
+    assert standins.calls, "the version's own function was not called"
+    assert trace.layer.kernel.provider == f"{kind} {standins.VERSIONS[kind]}"
+    assert str(trace.layer.request.kernel.reason) == f"asked for with --kernel {kind}"
+    page = trace._repr_html_()
+    assert f"{kind} ({kind} {standins.VERSIONS[kind]})" in page
+    assert f"asked for with --kernel {kind}" in page
+    assert ("dropout_p" in trace.layer.kernel.arguments) == (kind == "flash-attn")
+    statuses = {check.id: check.status for check in trace.checks}
+    assert statuses["scale.effective"] is Status.PASS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_check_of_a_verification_passes(kind: str) -> None:
+    found = entry.verify_checkpoint(layers=None, kernel=kind, dtype="bfloat16")
+    assert found.exit_code == 0
+    assert found.kernel.value == kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_transformers_is_told_the_versions_own_name(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path under another name would look for a package of its own, and find none here."""
+    told = []
+    code = definitions.whole()
+    utils = code.modules[definitions.UTILS]
+    real: Callable[..., object] = utils.lazy_import_flash_attention
+
+    def watched(implementation: str, *args: object, **kwargs: object) -> object:
+        told.append(implementation)
+        return real(implementation, *args, **kwargs)
+
+    monkeypatch.setattr(utils, "lazy_import_flash_attention", watched)
+    tracer.trace(layer=0, head=0, kernel=kind, dtype="bfloat16")
+    assert set(told) == {next(each.implementation for each in INTERFACES if each.kind == kind)}
+
+
+def test_a_fault_inside_a_version_is_told_and_nothing_stays_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    utils = definitions.whole().modules[definitions.UTILS]
+    before = utils._loaded_implementation, utils._flash_varlen_fn
+    broken = standins.module("flash_attn_interface", flash_attn_varlen_func=_turned, flash_attn_func=_turned)
+    monkeypatch.setitem(standins.MODULES, "flash-attn-3", broken)
+    with pytest.raises(Unsupported, match="gave a logsumexp of shape"):
+        tracer.trace(layer=0, head=0, kernel="flash-attn-3", dtype="bfloat16")
+    assert (utils._loaded_implementation, utils._flash_varlen_fn) == before
+
+
+def _turned(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, softmax_scale=None,
+            causal=False, return_attn_probs=False):  # type: ignore[no-untyped-def]  # fmt: skip
+    return q, q.new_zeros(q.shape[:2])
