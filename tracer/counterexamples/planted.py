@@ -65,7 +65,7 @@ def eager(given: Inputs, dtype: str) -> Floats:
     visible = given.visibility.rows(0, given.visibility.tq)
     dots = rounded(_product(given.q, given.k.T, dtype), dtype).float64()
     scores = rounded(dots * given.scale, dtype).float64()
-    wide = np.float64 if dtype == "F64" else np.float32
+    wide = np.dtype(np.float64 if dtype == "F64" else np.float32)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         masked = np.where(visible, scores, -np.inf).astype(wide)
         shares = np.exp(masked - masked.max(axis=1, keepdims=True))
@@ -76,7 +76,7 @@ def eager(given: Inputs, dtype: str) -> Floats:
 
 def _product(a: Floats, b: Floats, dtype: str) -> Floats:
     """Return a·b as matrix products in ``dtype`` add it up: in float32 at least."""
-    wide = np.float64 if dtype == "F64" else np.float32
+    wide = np.dtype(np.float64 if dtype == "F64" else np.float32)
     with np.errstate(invalid="ignore", over="ignore"):
         product: Floats = (a.astype(wide) @ b.astype(wide)).astype(np.float64)
     return product

@@ -128,7 +128,7 @@ def _match(weighted: Complexes, frequencies: Floats, candidates: Ints) -> Floats
     trust = np.abs(weighted)
     square = np.sum(trust * frequencies**2, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        fraction = np.where(square > 0, np.sum(trust * frequencies * left, axis=1) / square, 0.0)
+        fraction: Floats = np.where(square > 0, np.sum(trust * frequencies * left, axis=1) / square, 0.0)
     found: Floats = best + fraction
     return found
 

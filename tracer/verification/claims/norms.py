@@ -202,8 +202,8 @@ def _arriving(case: Case, name: str, made: Floats, way: ways.Way) -> _Comparison
 
 def _only_turned(found: Floats, right: Floats, within: float) -> bool:
     """Return whether vectors have the right length, so that it is their turning that is wrong."""
-    lengths = (np.sqrt(np.sum(x**2, axis=-1, keepdims=True)) for x in (found, right))
-    return bool(distances(*lengths).max(initial=0.0) <= within)
+    length, wanted = (np.sqrt(np.sum(x**2, axis=-1, keepdims=True)) for x in (found, right))
+    return bool(distances(length, wanted).max(initial=0.0) <= within)
 
 
 def _apart(case: Case, faults: Mapping[str, Floats], vectors: _Vectors) -> dict[str, float]:
