@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 import standins
+import whole
 
 import tracer
 from tracer import pipeline
@@ -16,8 +17,12 @@ from tracer.kernels.choose import ChosenKernel, Probes, choose
 from tracer.kernels.interfaces import INTERFACES
 from tracer.records import Status
 from tracer.verification import entry
+from tracer.verification.faults.catalogue import FAULTS
+from tracer.verification.faults.grid import SHAPES
+from tracer.verification.faults.trial import without
 
 KINDS = [each.kind for each in INTERFACES]
+FEW = ("scale_doubled", "hidden_changed", "top_left_chunk", "window_off_by_one")
 
 
 class Hopper(Probes):
@@ -69,6 +74,33 @@ def test_every_check_of_a_verification_passes(kind: str) -> None:
     found = entry.verify_checkpoint(layers=None, kernel=kind, dtype="bfloat16")
     assert found.exit_code == 0
     assert found.kernel.value == kind
+
+
+# ------------------------------------------------- what runs the whole of verification on CUDA, tried here in part
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cell_of_the_grid_passes(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = {"shapes": SHAPES[1:2], "dtypes": ("float16",), "columns": ("packed", "sliding")}
+    assert whole.alarms(kind, chosen_here, monkeypatch, **part) == []
+    assert standins.calls
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_faults_of_source_kernel_and_window_are_caught(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = tuple(fault for fault in FAULTS if fault.id in FEW)
+    assert len(some) == len(FEW)
+    assert whole.missed(kind, chosen_here, monkeypatch, some) == []
+
+
+def test_a_fault_that_is_not_there_counts_as_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    healthy = without(next(fault for fault in FAULTS if fault.id == FEW[0]))
+    assert whole.missed("flash-attn-3", chosen_here, monkeypatch, (healthy,)) == [FEW[0]]
+
+
+def test_every_fault_is_meant_for_a_kernel_that_runs_on_cuda() -> None:
+    for fault in FAULTS:
+        assert sum(whole.meant_for(kind, fault) for kind in ("flash-attn", "sdpa", "eager")) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
