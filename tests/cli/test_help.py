@@ -1,6 +1,9 @@
 """Help: complete, within 80 columns, in both languages, with examples that work."""
 
+import platform
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -101,6 +104,23 @@ def test_every_example_is_understood(line: str) -> None:
 def test_every_command_is_adorned_with_common_options() -> None:
     for command in commands():
         assert {"--help", "--lang"} <= {name for parameter in command.params for name in parameter.opts}
+
+
+def test_versions_start_no_other_program() -> None:
+    """In a process of its own: what is heard there cannot be unheard."""
+    code = """if True:
+        import sys
+        def heard(event, arguments):
+            if event in ("subprocess.Popen", "os.posix_spawn", "os.system", "os.exec", "os.fork", "os.forkpty"):
+                print("started", event, arguments, file=sys.stderr)
+        sys.addaudithook(heard)
+        from tracer.cli.main import run
+        run(["--version"])
+    """
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert platform.machine() in ended.stdout
+    assert platform.release() in ended.stdout
+    assert ended.stderr == ""
 
 
 def test_versions_are_listed_one_a_line(trace: Trace) -> None:

@@ -4,11 +4,15 @@ Must not know: what the packages do.
 """
 
 import platform
+import sys
 from importlib import metadata
 
 import tracer.texts as texts
 
-PACKAGES = ("torch", "transformers", "safetensors", "tokenizers", "huggingface-hub", "libcst", "numpy", "flash-attn")
+PACKAGES = (
+    "torch", "transformers", "safetensors", "tokenizers", "huggingface-hub", "libcst", "numpy", "flash-attn",
+    "flash-attn-3", "flash-attn-4",
+)  # fmt: skip
 
 
 def page(language: str) -> str:
@@ -17,9 +21,21 @@ def page(language: str) -> str:
         ("trace", _version("tracer", language)),
         ("Python", f"{platform.python_version()} ({platform.python_implementation()})"),
         *((name, _version(name, language)) for name in PACKAGES),
-        (texts.message("cli.platform").text(language), platform.platform()),
+        (texts.message("cli.platform").text(language), _platform()),
     ]
     return "".join(f"{name} {version}\n" for name, version in lines)
+
+
+def _platform() -> str:
+    """Return system, release and machine, and the C library where one is known: ``Linux-6.8-x86_64-glibc2.39``.
+
+    Not platform.platform(): that asks for the processor too, which starts the program ``uname``.
+    """
+    machine = platform.uname()
+    release = (platform.mac_ver()[0] if sys.platform == "darwin" else "") or machine.release
+    system = "macOS" if sys.platform == "darwin" else machine.system
+    library = "".join(platform.libc_ver()) if sys.platform == "linux" else ""
+    return "-".join(part for part in (system, release, machine.machine, library) if part)
 
 
 def _version(name: str, language: str) -> str:
