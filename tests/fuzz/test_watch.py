@@ -64,10 +64,10 @@ def refused_with(error: TracerError) -> Subject:
 @pytest.mark.parametrize(
     "error",
     [
-        InputError("checkpoint.layer_range", layer=1, last=0),  # no file, nothing to do
+        InputError("checkpoint.layer_range", layer=1, last=0),  # no file
         InputError("checkpoint.not_a_file", file="demo.toml\x1b[2J"),
         InputError("checkpoint.json_constant", file="demo.toml", found="x" * 2000),
-        Unsupported("checkpoint.layer_range", layer="demo.toml", last=0),
+        Unsupported("verify.not_qwen3", found="demo.toml"),
     ],
     ids=["no file", "escape", "long", "nothing to do"],
 )

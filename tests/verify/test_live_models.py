@@ -270,6 +270,10 @@ def test_what_cannot_be_asked_for_is_said(asked: dict[str, Any], id: str) -> Non
         tracer.verify(live_model(), **asked)
     assert error.value.id == id
     assert all(error.value.text(language) for language in ("en", "zh"))
+    if id.endswith("_range"):  # it says what to do, and names the argument
+        (name,) = asked
+        assert f" as {name}=" in str(error.value)
+        assert f"{name}= 中给出" in error.value.text("zh")
 
 
 @pytest.mark.parametrize(
