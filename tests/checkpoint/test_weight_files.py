@@ -88,6 +88,10 @@ def test_another_kind_of_file_is_recognised(tmp_path, start, sentence):
     ("header", "sentence"),
     [
         (b"{" * 5000, "JSON in FILE cannot be read at line 1, column 2"),
+        # a bound of our own: how deep Python itself can read is a matter of its version
+        (b'{"a":' * 100 + b"1" + b"}" * 100, 'gives tensor "a" the dtype null'),
+        (b'{"a":' * 101 + b"1" + b"}" * 101, "JSON in FILE is nested too deeply"),
+        (b'{"a":' + b"[" * 100 + b"]" * 100 + b"}", "JSON in FILE is nested too deeply"),
         (b'{"a":' * 5000 + b"1" + b"}" * 5000, "JSON in FILE is nested too deeply"),
         (b"[]", "FILE holds [] where a JSON object {…} is expected"),
         (b"\xff\xfe", "FILE is not UTF-8 text"),

@@ -4,6 +4,7 @@ Must not know: what the file means.
 """
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,6 +13,9 @@ from tracer.checkpoint.wording import shown
 from tracer.errors import InputError
 
 MEGABYTE = 1 << 20
+DEEPEST = 100  # levels; a tokenizer has 10. Python's own limit is a matter of its version, and as high as 10,000
+
+_HOLDERS = (dict, list)
 
 
 def parse_object(data: bytes, file: Path) -> dict[str, Any]:
@@ -41,9 +45,23 @@ def parse_object(data: bytes, file: Path) -> dict[str, Any]:
         ) from None
     except ValueError:  # a whole number of more digits than Python converts
         raise InputError("checkpoint.json_number", file=str(file)) from None
+    if _is_deep(value):
+        raise InputError("checkpoint.json_deep", file=str(file))
     if not isinstance(value, dict):
         raise InputError("checkpoint.json_not_object", file=str(file), found=shown(value))
     return value
+
+
+def _is_deep(value: object) -> bool:
+    """Return whether objects and arrays lie in one another more than DEEPEST levels deep; told level by level, since
+    what is deep is not to be gone into by recursion."""
+    level = [value] if isinstance(value, _HOLDERS) else []
+    for _ in range(DEEPEST):
+        within = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [each for each in chain.from_iterable(within) if isinstance(each, _HOLDERS)]
+        if not level:
+            return False
+    return True
 
 
 def read_object(path: Path, limit: int = 16 * MEGABYTE) -> dict[str, Any]:
