@@ -4,6 +4,7 @@ Norm weights are never ones, key/value heads never equal, and heads · head_dim 
 hides faults.
 """
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,13 @@ SHAPE: dict[str, Any] = {
     "tie_word_embeddings": True,
     "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
 }
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C through where the shell has switched it off, as it does for what it starts in the background: the
+    commands that tests start and interrupt inherit it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def random_model(dtype: str = "float32", seed: int = 0, **changes: Any) -> Any:
