@@ -95,6 +95,32 @@ def test_the_page_says_what_was_cached(behind: Trace, decoded: Trace) -> None:
     assert "decode：前 7 个 token 的 key 和 value 来自缓存；唯一的 query 是 7" in text(head_page(decoded, "zh"))
 
 
+def test_a_single_query_behind_a_cache_is_told_as_one() -> None:
+    alone = traced(cached=7)
+    for language, header, drawn in (
+        (
+            "en",
+            "keys and values of the first 7 come from a cache; the one query is 7",
+            "The one query is that of position 7",
+        ),
+        ("zh", "前 7 个 token 的 key 和 value 来自缓存；唯一的 query 是 7", "图中唯一的 query 是位置 7 的"),
+    ):
+        assert header in text(head_page(alone, language))
+        assert drawn in text(overview_page([alone.layer], language))
+    small = text(head_page(alone, "en", size=2))
+    assert "Shown are query 7, the only one that was computed, and keys 6–7 of 8. --window N shows more keys." in small
+    for page in (head_page(alone, "en"), head_page(alone, "en", size=2), overview_page([alone.layer], "en")):
+        assert "7 to 7" not in text(page)
+        assert "7–7" not in text(page)
+
+
+def test_the_pooled_picture_of_a_single_query_speaks_of_keys_alone() -> None:
+    ids = [5 + i % 9 for i in range(24)]
+    one = tracer.trace(engine="nano-vllm", tokens=ids, head=2, layer=1, cached=23)
+    assert "The 24 keys are drawn as 16 blocks" in text(overview_page([one.layer], "en"))
+    assert "24 个 key 合成 16 块" in text(overview_page([one.layer], "zh"))
+
+
 def test_a_window_names_tokens_too(behind: Trace) -> None:
     assert "Shown are queries 6–7 of 8 and keys 6–7 of 8." in text(head_page(behind, "en", size=2))
 

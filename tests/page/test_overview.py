@@ -12,8 +12,11 @@ from tests.page.recount import section, table, text_of
 from tracer.maths.attention import Head, head
 from tracer.maths.patterns import pattern
 from tracer.maths.visibility import Visibility
+from tracer.page import overview
 from tracer.page.overview import measure, overview_page
 from tracer.page.record import Facts, Pictures, Prose, plain
+from tracer.render.terminal.render import render
+from tracer.render.terminal.screen import Screen
 from tracer.result import look_at
 from tracer.texts import message
 
@@ -120,6 +123,39 @@ def test_heads_worth_opening_are_named_with_why_and_pictured() -> None:
     assert isinstance(pictures, Pictures)
     assert len(pictures.items) == len(facts.rows)
     assert "--layer 1 --head 2" in text_of(page)
+
+
+def test_what_is_no_number_is_drawn_as_such_and_not_as_hidden() -> None:
+    """Token 3's keys are NaN: every query from there on sees one, so all of its weights are NaN."""
+    layer = invented(6)
+    keys = np.ones((6, 2, 8))
+    keys[3] = np.nan
+    page = overview_page([with_array(layer, "k", array(keys))], "en")
+    (pictures,) = section(page, "pictures").blocks
+    assert isinstance(pictures, Pictures)
+    for picture in pictures.items:
+        assert [[value is None for value in row] for row in picture.values] == [
+            [key > query for key in range(6)] for query in range(6)
+        ]
+        assert all(value == -1 for row in picture.values[3:] for value in row if value is not None)
+        assert all(value >= 0 for row in picture.values[:3] for value in row if value is not None)
+    assert "× is no number (NaN)." in text_of(page)
+    drawn = render(page, Screen(80))
+    assert "××××··" in drawn
+    assert "xxxx.." in render(page, Screen(80, encoding="ascii"))
+    assert "× is no number" not in text_of(overview_page([layer], "en"))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "cached", "window"), [(6, 0, None), (40, 0, None), (40, 13, None), (40, 0, 7), (40, 30, 7), (40, 39, 7)]
+)
+def test_what_the_picture_counts_as_visible_is_what_some_query_sees(
+    tokens: int, cached: int, window: int | None
+) -> None:
+    seen = Visibility(tq=tokens - cached, tk=tokens, left=None if window is None else window - 1)
+    right = head(np.zeros((tokens - cached, 4)), np.zeros((tokens, 4)), np.zeros((tokens, 4)), 1.0, seen)
+    figures = pattern(right, range(tokens))
+    np.testing.assert_array_equal(overview._seen(figures, window), ~np.isnan(figures.picture))
 
 
 def test_a_head_whose_check_failed_is_named_at_the_top() -> None:

@@ -177,7 +177,10 @@ def _tensors(say: _Say, found: Diff) -> Section:
     rows = tuple(_tensor(say, tensor, tensor.name == found.first) for tensor in found.tensors)
     blocks: list[Block] = [Table(columns, rows), Prose(muted(say("tensors_lead")))]
     if found.cached and found.prompt.same:
-        blocks.append(Prose(muted(say("cached", first=found.cached, last=found.prompt.length_a - 1))))
+        last = found.prompt.length_a - 1
+        blocks.append(
+            Prose(muted(say("cached_one" if found.cached == last else "cached", first=found.cached, last=last)))
+        )
     engine = next((change for change in found.request if change.name == "engine"), None)
     if engine is not None:
         blocks += [Prose(muted(say("engines", a=engine.a, b=engine.b)))]

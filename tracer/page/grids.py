@@ -37,15 +37,7 @@ def numbers(trace: Trace, names: tuple[Shown, ...], window: Window, where: str, 
         warnings.append(both("empty_rows", rows=", ".join(map(str, trace.reference.empty_rows))))
     stated = None
     if not window.whole:
-        stated = both(
-            "window",
-            first_row=window.rows.start,
-            last_row=window.rows.stop - 1,
-            rows=window.tq,
-            first_key=window.keys.start,
-            last_key=window.keys.stop - 1,
-            keys=window.tk,
-        )
+        stated = both(window.text, **window.values)
     return Numbers(
         FORMULAS,
         links,

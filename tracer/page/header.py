@@ -93,8 +93,12 @@ def _cached(say: Words, layer: LayerTrace) -> Line:
     """Return how much of the prompt lay in a cache, and where queries begin; empty where none did."""
     if not layer.cached:
         return ()
-    name = "prompt_decode" if layer.kernel.function.endswith("with_kvcache") else "prompt_cached"
-    return muted("  " + say(name, cached=layer.cached, last=len(layer.tokens) - 1))
+    last = len(layer.tokens) - 1
+    if layer.kernel.function.endswith("with_kvcache"):
+        name = "prompt_decode"
+    else:
+        name = "prompt_cached_one" if layer.cached == last else "prompt_cached"
+    return muted("  " + say(name, cached=layer.cached, last=last))
 
 
 def _engine(say: Words, layer: LayerTrace) -> Line:

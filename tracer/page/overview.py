@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tracer.checks.reference import reference
 from tracer.maths.patterns import Pattern, pattern
@@ -47,6 +48,7 @@ class Measured:
     head: int
     kv_head: int
     pattern: Pattern
+    window: int | None  # how many keys a query sees at most
 
 
 def measure(layers: Sequence[LayerTrace], traces: Sequence[Trace] = ()) -> tuple[Measured, ...]:
@@ -58,6 +60,7 @@ def measure(layers: Sequence[LayerTrace], traces: Sequence[Trace] = ()) -> tuple
             head,
             layer.model.kv_head(head),
             pattern(given.get((id(layer), head)) or reference(layer, head), layer.request.token_ids),
+            layer.model.window,
         )
         for layer in layers
         for head in range(layer.model.heads)
@@ -223,22 +226,43 @@ def _pictures(say: Words, worth: tuple[_Worth, ...]) -> Section | None:
     first = worth[0].measured.pattern
     legend = say("pictures_legend")
     if first.queries < first.tokens:
-        legend += " " + say("pictures_cached", first=first.tokens - first.queries, last=first.tokens - 1)
+        name = "pictures_cached_one" if first.queries == 1 else "pictures_cached"
+        legend += " " + say(name, first=first.tokens - first.queries, last=first.tokens - 1)
     rows, places = first.picture.shape
     if first.tokens > places:
         shown = {"queries": first.queries, "tokens": first.tokens, "rows": rows, "places": places}
-        legend += " " + say("pictures_pooled" if first.queries == first.tokens else "pictures_pooled_cached", **shown)
-    items = tuple(
-        Picture(
-            line(Piece(_name(say, each.measured), Role.STRONG)),
-            tuple(
-                tuple(None if np.isnan(value) else float(value) for value in row)
-                for row in each.measured.pattern.picture
-            ),
-        )
-        for each in worth
-    )
+        name = "pictures_pooled" if first.queries == first.tokens else "pictures_pooled_cached"
+        legend += " " + say("pictures_pooled_one" if first.queries == 1 else name, **shown)
+    items = tuple(Picture(line(Piece(_name(say, each.measured), Role.STRONG)), _drawn(each.measured)) for each in worth)
+    if any(value is not None and value < 0 for item in items for row in item.values for value in row):
+        legend += " " + say("pictures_nan")
     return Section("pictures", "", line(say("pictures_heading")), (Pictures(items, muted(legend)),))
+
+
+def _drawn(each: Measured) -> tuple[tuple[float | None, ...], ...]:
+    """Return the picture of a head: None where no key is visible, −1 where what is visible is NaN."""
+    picture = each.pattern.picture
+    seen = _seen(each.pattern, each.window)
+    return tuple(
+        tuple(
+            (-1.0 if may else None) if np.isnan(value) else float(value) for value, may in zip(row, whole, strict=True)
+        )
+        for row, whole in zip(picture, seen, strict=True)
+    )
+
+
+def _seen(figures: Pattern, window: int | None) -> NDArray[np.bool_]:
+    """Return for each entry of the picture whether any of its queries may see any of its keys."""
+    rows, places = figures.picture.shape
+    row_of = np.arange(figures.queries) * rows // figures.queries
+    place_of = np.arange(figures.tokens) * places // figures.tokens
+    ends = np.append(np.searchsorted(row_of, np.arange(1, rows)), figures.queries)
+    begins = np.searchsorted(row_of, np.arange(rows))
+    cached = figures.tokens - figures.queries
+    first = np.zeros(rows, dtype=np.int64) if window is None else np.maximum(begins + cached - window + 1, 0)
+    last = ends - 1 + cached
+    column = np.arange(places)[None, :]
+    return (place_of[first][:, None] <= column) & (column <= place_of[last][:, None])
 
 
 def _next(say: Words, worth: tuple[_Worth, ...], found: tuple[Measured, ...]) -> Section:

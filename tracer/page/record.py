@@ -188,7 +188,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A tiny heat map: values from 0 to 1, None where nothing is visible."""
+    """A tiny heat map: values from 0 to 1, None where nothing is visible, −1 where the value is NaN."""
 
     title: Line
     values: tuple[tuple[float | None, ...], ...]

@@ -34,17 +34,26 @@ class Window:
 
     def stated(self, say: Words) -> str:
         """Return which rows and keys are shown of how many, and how to see others; empty where all are."""
-        if self.whole:
-            return ""
-        return say(
-            "window",
-            first_row=self.positions.start,
-            last_row=self.positions.stop - 1,
-            rows=self.tq + self._cached,
-            first_key=self.keys.start,
-            last_key=self.keys.stop - 1,
-            keys=self.tk,
-        )
+        return "" if self.whole else say(self.text, **self.values)
+
+    @property
+    def text(self) -> str:
+        """The entry of the sentence that says what is shown: of several queries, of one, of a run that has but one."""
+        if self.tq == 1:
+            return "window_only"
+        return "window_one" if self.rows.stop - self.rows.start == 1 else "window"
+
+    @property
+    def values(self) -> dict[str, int]:
+        """What that sentence tells, queries by their places in the prompt."""
+        return {
+            "first_row": self.positions.start,
+            "last_row": self.positions.stop - 1,
+            "rows": self.tq + self._cached,
+            "first_key": self.keys.start,
+            "last_key": self.keys.stop - 1,
+            "keys": self.tk,
+        }
 
 
 def window(tq: int, tk: int, size: int, query: int | None = None) -> Window:

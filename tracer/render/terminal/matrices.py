@@ -164,7 +164,11 @@ def _picture(item: Picture, screen: Screen, columns: int) -> list[Strip]:
 def _shaded(row: tuple[float | None, ...], screen: Screen) -> Strip:
     parts: list[Part] = []
     for value in row:
-        text = "·" if value is None else _SHADES[min(int(value * len(_SHADES)), len(_SHADES) - 1)]
-        look = ROLES[Role.MASKED if value is None else Role.TOKEN]
-        parts.append(Part(spelt(text, screen.encoding), look))
+        if value is None:
+            text, role = "·", Role.MASKED
+        elif value < 0:
+            text, role = "×", Role.WARNING  # NaN
+        else:
+            text, role = _SHADES[min(int(value * len(_SHADES)), len(_SHADES) - 1)], Role.TOKEN
+        parts.append(Part(spelt(text, screen.encoding), ROLES[role]))
     return joined(parts)
