@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from tracer.cli import collector, interrupt, language, streams
+from tracer.cli import collector, interrupt, language, streams, together
 from tracer.cli.exits import INTERRUPTED, PASSED, UNTESTED
 from tracer.errors import TracerError
 from tracer.texts import MissingText, message
@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
 def _told(arguments: Sequence[str], spoken: str) -> int:
     """What can go wrong without a fault of this tool, told to the reader."""
     try:
-        return _command(arguments, spoken)
+        return _alone_or_first(arguments, spoken)
     except TracerError as error:
         if interrupt.asked():  # what was cut short in the middle found half of what it looked for
             return _interrupted(spoken)
@@ -61,6 +61,16 @@ def _interrupted(spoken: str) -> int:
     streams.restore_terminal()
     streams.say(message("cli.interrupted").text(spoken))
     return INTERRUPTED
+
+
+def _alone_or_first(arguments: Sequence[str], spoken: str) -> int:
+    """The command; under torchrun an error of it comes out of the first process, and later out of the others."""
+    try:
+        return _command(arguments, spoken)
+    except TracerError:
+        if not interrupt.asked():
+            together.leave_it_to_the_first(os.environ)
+        raise
 
 
 def _command(arguments: Sequence[str], spoken: str) -> int:
