@@ -1,8 +1,12 @@
 """Does a query head read the key/value head that it should? Must not know: how numbers are shown."""
 
-import numpy as np
+from collections.abc import Iterator
+from typing import Any
 
-from tracer.arrays import Array, Floats
+import numpy as np
+from numpy.typing import NDArray
+
+from tracer.arrays import Array
 from tracer.checks.outcome import Figure, outcome, overflow, say
 from tracer.checks.subject import Subject
 from tracer.maths.visibility import Bools, Ints
@@ -61,37 +65,61 @@ def _sample(subject: Subject) -> Ints:
 
 
 def _distances(subject: Subject, rows: Ints) -> dict[tuple[int, int], float]:
-    """Return how far the kernel's rows lie from attention with keys of one head and values of another."""
+    """Return how far the kernel's rows lie from attention with keys of one head and values of another.
+
+    Where the reference of a long prompt went through float32, so do these products: what is told apart here are heads.
+    """
     k, v = (subject.trace.captures[name].array for name in ("k", "v"))
-    heads, head = subject.trace.model.kv_heads, subject.judged
-    visible = head.visibility.at(rows)
-    output = subject.output[rows]
-    weights = np.stack([_weights(head.q[rows] * head.scale, k[:, n].float64(), visible) for n in range(heads)])
+    number = np.float32 if subject.head.computed.number == "float32" else np.float64
+    head = subject.judged
+    visible, q = head.visibility.at(rows), (head.q[rows] * head.scale).astype(number)
+    weights = np.stack([_weights(scores, visible) for scores in _scores(q, k, visible)])
     with np.errstate(invalid="ignore"):
-        distances = np.abs(_mixed(weights, v) - output[None, :, None]).max(axis=(1, 3))
+        mixed = _mixed(weights, v, visible)
+        distances = np.abs(mixed - subject.output[rows][None, :, None]).max(axis=(1, 3))
     return {
         (keys, values): float(distance) if np.isfinite(distance) else float("inf")
         for (keys, values), distance in np.ndenumerate(distances)
     }
 
 
-def _mixed(weights: Floats, v: Array) -> Floats:
-    """Return weights [K, rows, Tk] of every key head times the values of every head, [K, rows, K, D], a stretch of
-    keys at a time."""
+def _scores(q: NDArray[Any], k: Array, visible: Bools) -> NDArray[Any]:
+    """Return q [rows, D] times the keys of every head, [K, rows, Tk], 0 where a row sees nothing of a stretch."""
+    scores = np.zeros((k.shape[1], *visible.shape), dtype=q.dtype)
+    with np.errstate(invalid="ignore", over="ignore"):
+        for part, seen, keys in _stretches(k, visible, q.dtype):
+            for head in range(k.shape[1]):
+                scores[head, seen, part] = q[seen] @ keys[:, head].T
+    return scores
+
+
+def _mixed(weights: NDArray[Any], v: Array, visible: Bools) -> NDArray[Any]:
+    """Return weights [K, rows, Tk] of every key head times the values of every head, [K, rows, K, D]."""
     heads, width = v.shape[1:]
-    flat = weights.reshape(-1, weights.shape[-1])
-    mixed = np.zeros((len(flat), heads * width))
-    for start in range(0, v.shape[0], _KEYS):
-        part = slice(start, start + _KEYS)
-        mixed += flat[:, part] @ v[part].float64().reshape(-1, heads * width)
+    mixed = np.zeros((*weights.shape[:2], heads * width))
+    for part, seen, values in _stretches(v, visible, weights.dtype):
+        shares = weights[:, seen, part]
+        product = shares.reshape(-1, shares.shape[-1]) @ values.reshape(-1, heads * width)
+        mixed[:, seen] += product.reshape(heads, -1, heads * width)
     return mixed.reshape(*weights.shape[:2], heads, width)
 
 
-def _weights(q: Floats, k: Floats, visible: Bools) -> Floats:
+def _stretches(
+    tensor: Array, visible: Bools, number: np.dtype[Any]
+) -> Iterator[tuple[slice, NDArray[Any], NDArray[Any]]]:
+    """Yield k or v [Tk, K, D] a stretch of keys at a time, as ``number``, with the rows that see any of it."""
+    for start in range(0, tensor.shape[0], _KEYS):
+        part = slice(start, start + _KEYS)
+        seen = np.flatnonzero(visible[:, part].any(axis=1))
+        if seen.size:
+            yield part, seen, tensor[part].numbers().astype(number, copy=False)
+
+
+def _weights(scores: NDArray[Any], visible: Bools) -> NDArray[Any]:
     with np.errstate(invalid="ignore", over="ignore"):
-        scores = np.where(visible, q @ k.T, -np.inf)
+        scores = np.where(visible, scores, -np.inf)
         shares = np.exp(scores - scores.max(axis=1, keepdims=True))
-        weights: Floats = shares / shares.sum(axis=1, keepdims=True)
+        weights: NDArray[Any] = shares / shares.sum(axis=1, keepdims=True)
     return weights
 
 

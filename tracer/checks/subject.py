@@ -101,6 +101,8 @@ class Subject:
         hidden keys too: the mask is only added afterwards) has no place in the dtype. Flash kernels and torch's sdpa
         hold scores in float32: of theirs no row counts.
         """
+        if not self._holds_scores:
+            return np.zeros(self.head.visibility.tq, dtype=np.bool_)
         right, given = (np.isfinite(output).all(axis=1) for output in (self.head.output, self.output))
         lost: NDArray[np.bool_] = np.logical_and(right, np.logical_not(given))
         return lost & self._overflowing(self.index) if lost.any() else lost
@@ -109,16 +111,20 @@ class Subject:
     def overflowed_anywhere(self) -> NDArray[np.bool_]:
         """Which rows of the module's output an overflow of the eager path, in whatever head, can have reached, [Tq]."""
         found = np.zeros(self.head.visibility.tq, dtype=np.bool_)
-        for head in range(self.trace.model.heads):
-            found |= self._overflowing(head)
+        if self._holds_scores:
+            for head in range(self.trace.model.heads):
+                found |= self._overflowing(head)
         return found
+
+    @property
+    def _holds_scores(self) -> bool:
+        """Whether what ran holds scores in the dtype of the model; flash kernels and torch's sdpa do in float32."""
+        return self.trace.request.kernel.value == "eager"
 
     def _overflowing(self, head: int) -> NDArray[np.bool_]:
         """Return which rows of query head ``head`` have a raw score that the eager path cannot hold, [Tq]."""
         q = self.trace.captures["q"].array[:, head].float64()
         found = np.zeros(len(q), dtype=np.bool_)
-        if self.trace.request.kernel.value != "eager":
-            return found
         k = self.trace.captures["k"].array[:, self.trace.model.kv_head(head)].float64()
         largest = _LARGEST[self.dtype]
         with np.errstate(invalid="ignore", over="ignore"):

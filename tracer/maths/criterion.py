@@ -71,12 +71,15 @@ def difference(a: Floats, b: Floats) -> Difference:
     if a.shape != b.shape:
         raise ValueError(f"arrays of one shape are compared, not {a.shape} and {b.shape}")
     both = np.isfinite(a) & np.isfinite(b)
+    if both.all():  # as it is for all but the strangest inputs
+        apart = np.abs(a - b)
+        return Difference(float(apart.max(initial=0.0)), _place(apart), 0, None, 0, apart.size)
     apart = np.abs(np.subtract(a, b, where=both, out=np.zeros_like(a)))
     same = both | (np.isnan(a) & np.isnan(b)) | (a == b)
     compared = int(both.sum())
     return Difference(
         largest=float(apart.max(initial=0.0)),
-        at=_index(apart.argmax(), a.shape) if compared else None,
+        at=_place(apart) if compared else None,
         mismatched=int((~same).sum()),
         first_mismatch=_index((~same).argmax(), a.shape) if not same.all() else None,
         undefined=int((same & ~both).sum()),
@@ -137,6 +140,10 @@ def lse_tolerance(dtype: str, largest: float) -> float:
     largest score, where that is more than the bound for ordinary scores.
     """
     return max(LSE_WITHIN[dtype], 16 * SPACING["F32"] * largest)
+
+
+def _place(apart: Floats) -> tuple[int, ...] | None:
+    return _index(apart.argmax(), apart.shape) if apart.size else None
 
 
 def _index(flat: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
