@@ -55,14 +55,14 @@ def two_1(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropo
 def two_5(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, softmax_scale=None,
           causal=False, window_size=(-1, -1), alibi_slopes=None, deterministic=False, return_attn_probs=False,
           block_table=None):  # fmt: skip
-    output, lse = _compute("flash_attn_varlen_func", locals())
+    output, lse = _compute("flash_attn_varlen_func", locals(), "block_table")
     return (output, _padded(lse, cu_seqlens_q, max_seqlen_q), None) if return_attn_probs else output
 
 
 def two_8(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, softmax_scale=None,
           causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False,
           return_attn_probs=False, block_table=None):  # fmt: skip
-    output, lse = _compute("flash_attn_varlen_func", locals())
+    output, lse = _compute("flash_attn_varlen_func", locals(), "block_table")
     return (output, lse, None) if return_attn_probs else output
 
 

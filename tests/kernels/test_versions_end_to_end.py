@@ -10,6 +10,7 @@ import standins
 import whole
 
 import tracer
+from tests.conftest import random_model
 from tracer import pipeline
 from tracer.engines.transformers import definitions
 from tracer.errors import Unsupported
@@ -22,6 +23,16 @@ from tracer.verification.faults.grid import SHAPES
 from tracer.verification.faults.trial import without
 
 KINDS = [each.kind for each in INTERFACES]
+STATE = (
+    "_loaded_implementation",
+    "_flash_fn",
+    "_flash_varlen_fn",
+    "_flash_with_kvcache_fn",
+    "_pad_fn",
+    "_unpad_fn",
+    "_process_flash_kwargs_fn",
+    "_process_with_kvcache_kwargs_fn",
+)
 FEW = ("scale_doubled", "hidden_changed", "top_left_chunk", "window_off_by_one")
 
 
@@ -118,6 +129,53 @@ def test_transformers_is_told_the_versions_own_name(kind: str, monkeypatch: pyte
     monkeypatch.setattr(utils, "lazy_import_flash_attention", watched)
     tracer.trace(layer=0, head=0, kernel=kind, dtype="bfloat16")
     assert set(told) == {next(each.implementation for each in INTERFACES if each.kind == kind)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_live_models_own_version_is_watched_and_verified(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What transformers has loaded for ``attn_implementation="flash_attention_3"`` stays what runs."""
+    utils = definitions.whole().modules[definitions.UTILS]
+    for name in STATE:
+        monkeypatch.setattr(utils, name, getattr(utils, name, None), raising=False)  # all is as before after the test
+    module = standins.MODULES[kind]
+    loaded = (module.flash_attn_func, module.flash_attn_varlen_func, None, utils._pad_input, utils._unpad_input)
+    monkeypatch.setattr(utils, "_lazy_imports", lambda *args, **kwargs: loaded)
+    monkeypatch.setattr(utils, "_loaded_implementation", None)
+    model = random_model("bfloat16")
+    model.config._attn_implementation = next(each.implementation for each in INTERFACES if each.kind == kind)
+    found = tracer.verify(model, layers=[0], scenarios=("plain", "left_pad", "decode"))
+    assert found.exit_code == 0
+    assert found.kernel.value == kind
+    assert standins.calls
+    assert {outcome.check.status for outcome in found.outcomes if outcome.check.id == "numerics.lse"} <= {Status.PASS}
+    assert (utils._flash_varlen_fn, utils._flash_fn) == (module.flash_attn_varlen_func, module.flash_attn_func)
+
+
+# ------------------------------------------------------------------------------------------------ nano-vllm
+
+
+@pytest.mark.usefixtures("nano_vllm_files")
+@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("phase", [{}, {"decode": True}], ids=["prefill", "decode"])
+def test_nano_vllm_runs_on_every_version_with_a_function_over_a_cache(kind: str, phase: dict[str, bool]) -> None:
+    trace = tracer.trace(engine="nano-vllm", layer=1, head=2, kernel=kind, dtype="bfloat16", **phase)
+    assert trace.exit_code == 0
+    assert trace.layer.kernel.provider.startswith(f"{kind} ")
+    assert standins.calls
+
+
+@pytest.mark.usefixtures("nano_vllm_files")
+def test_a_cached_prefix_is_refused_on_flash_attention_3_which_has_no_pages_there() -> None:
+    asked = {"engine": "nano-vllm", "layer": 1, "head": 2, "dtype": "bfloat16", "cached": 4}
+    assert tracer.trace(kernel="flash-attn", **asked).exit_code == 0
+    with pytest.raises(Unsupported, match="flash_attn_varlen_func of flash-attn-3 has no argument block_table"):
+        tracer.trace(kernel="flash-attn-3", **asked)
+
+
+@pytest.mark.usefixtures("nano_vllm_files")
+def test_nano_vllm_cannot_run_on_flash_attention_4() -> None:
+    with pytest.raises(Unsupported, match=r"cannot run with --kernel flash-attn-4\. Use --kernel flash-attn"):
+        tracer.trace(engine="nano-vllm", kernel="flash-attn-4", dtype="bfloat16")
 
 
 def test_a_fault_inside_a_version_is_told_and_nothing_stays_changed(monkeypatch: pytest.MonkeyPatch) -> None:

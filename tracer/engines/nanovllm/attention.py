@@ -28,7 +28,7 @@ def from_kernel(table: Table, calls: Sequence[tuple[str, KernelSeen]]) -> Attent
     output, lse = seen.output, seen.lse
     if decode:
         q, output, lse = q[0], output[0], lse[0]
-    pages = given["block_table"]
+    pages = given.get("block_table")  # FlashAttention 3 has no such argument here
     if pages is not None:
         length = int(given["cache_seqlens"][0]) if decode else int(given["cu_seqlens_k"][-1])
         k, v = (cache[pages[0].long()].flatten(0, 1)[:length] for cache in (k, v))
