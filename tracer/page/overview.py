@@ -262,7 +262,8 @@ def _seen(figures: Pattern, window: int | None) -> NDArray[np.bool_]:
     first = np.zeros(rows, dtype=np.int64) if window is None else np.maximum(begins + cached - window + 1, 0)
     last = ends - 1 + cached
     column = np.arange(places)[None, :]
-    return (place_of[first][:, None] <= column) & (column <= place_of[last][:, None])
+    seen: NDArray[np.bool_] = (place_of[first][:, None] <= column) & (column <= place_of[last][:, None])
+    return seen
 
 
 def _next(say: Words, worth: tuple[_Worth, ...], found: tuple[Measured, ...]) -> Section:
