@@ -14,6 +14,7 @@ import tracer
 from tests.cli.conftest import Trace as Command
 from tracer import data
 from tracer.errors import InputError
+from tracer.page.diff import diff_page
 from tracer.page.head import head_page
 from tracer.page.overview import measure, overview_page
 from tracer.page.record import Matrix, Page, Pictures
@@ -76,6 +77,14 @@ def test_their_rows_are_those_of_the_whole_prompt(behind: Trace) -> None:
     assert found.cached == 5
     assert {tensor.status for tensor in found.tensors} <= {Outcome.SAME, Outcome.DIFFERS}  # none of another shape
     assert max(tensor.max_abs or 0.0 for tensor in found.tensors) < 1e-5
+
+
+def test_a_comparison_says_which_queries_both_have(behind: Trace, decoded: Trace) -> None:
+    whole = traced()
+    assert "compared are the queries 5 to 7, which both have" in text(diff_page(diff(whole.layer, behind.layer), "en"))
+    one = diff(whole.layer, decoded.layer)
+    assert "compared is query 7, the only one that both have" in text(diff_page(one, "en"))
+    assert "双方都有的唯一一个 query 7" in text(diff_page(one, "zh"))
 
 
 # --------------------------------------------------------------------------------------------- how rows are named
