@@ -73,17 +73,25 @@ def _unpickled(id: str, values: Mapping[str, object]) -> Message:
 @cache
 def catalogue() -> Mapping[str, Mapping[str, str]]:
     """Return all texts: id (``file.entry``) → language → template. Read once for each process."""
-    texts: dict[str, Mapping[str, str]] = {}
-    for path in sorted((data.annotations() / "texts").glob("*.toml")):
-        for name, entry in tomllib.loads(path.read_text(encoding="utf-8")).items():
-            texts[f"{path.stem}.{name}"] = entry
-    return MappingProxyType(texts)
+    stems = sorted(path.stem for path in (data.annotations() / "texts").glob("*.toml"))
+    return MappingProxyType({f"{stem}.{name}": entry for stem in stems for name, entry in _of_file(stem).items()})
+
+
+@cache
+def _of_file(stem: str) -> Mapping[str, Mapping[str, str]]:
+    """Return the texts of one file by entry, none where there is no such file. A run shows texts of few of them."""
+    try:
+        content = (data.annotations() / "texts" / f"{stem}.toml").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    return tomllib.loads(content)
 
 
 def render(id: str, values: Mapping[str, object], language: str) -> str:
     """Return the text ``id`` in ``language`` with ``values`` put in (``{name}`` and format specs as in str.format)."""
     try:
-        template = catalogue()[id][language]
+        file, _, name = id.partition(".")
+        template = _of_file(file)[name][language]
     except KeyError:
         raise MissingText(f"no text {id!r} in language {language!r} under {data.annotations() / 'texts'}") from None
     return _Filler(language).vformat(template, (), values)

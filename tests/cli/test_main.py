@@ -60,7 +60,7 @@ def test_a_fault_while_an_error_is_told_is_confessed_too(trace: Trace, monkeypat
 
 
 def test_an_installation_without_texts_still_says_so(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "catalogue", dict)
+    monkeypatch.setattr(texts, "_of_file", lambda stem: {})
     ended = trace("qwen3", "--layer")
     assert ended.code == 3
     assert ended.err.startswith("tracer: MissingText: no text 'cli.")

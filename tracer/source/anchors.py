@@ -9,6 +9,7 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +69,15 @@ class Table:
 
     def site(self, id: str) -> Site:
         """Return the Site of the anchor ``id``."""
-        anchor = self.anchors[id]
-        return self.files[anchor.file].site(anchor.span, anchor.scope)
+        if id not in self._sites:
+            anchor = self.anchors[id]
+            self._sites[id] = self.files[anchor.file].site(anchor.span, anchor.scope)
+        return self._sites[id]
+
+    @cached_property
+    def _sites(self) -> dict[str, Site]:
+        """Those that were asked for."""
+        return {}
 
 
 def definitions(project: str, folder: str = "anchors") -> Definitions:

@@ -18,7 +18,7 @@ import importlib.util
 import os
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
@@ -34,6 +34,7 @@ FLASH = "transformers.integrations.flash_attention"
 UTILS = "transformers.modeling_flash_attention_utils"
 CONFIG = "transformers.models.qwen3.configuration_qwen3"
 ACTIVATION = "silu"
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _PACKAGES = ("transformers", "transformers.models", "transformers.models.qwen3", "transformers.integrations")
 _NEEDED = (
     "Qwen3RMSNorm",
@@ -216,11 +217,7 @@ def take(source: SourceFile, names: Collection[str], supply: Mapping[str, Any], 
     tree = ast.parse(source.source, str(source.file))
     kept = [node for node in tree.body if getattr(node, "name", None) in names]
     missing = set(names) - {getattr(node, "name", None) for node in kept}
-    imports: list[ast.stmt] = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom) and getattr(node, "module", None) != "__future__"
-    ]
+    imports = [node for node in _at_module_scope(tree.body) if getattr(node, "module", None) != "__future__"]
     # The imports stay, unreached: CPython compiles ``torch.f(x)`` otherwise where ``torch`` was not imported.
     unreached = ast.fix_missing_locations(ast.If(ast.Constant(False), imports or [ast.Pass()], []))
     future = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
@@ -233,6 +230,15 @@ def take(source: SourceFile, names: Collection[str], supply: Mapping[str, Any], 
     namespace = {**supply, "__name__": module, "__file__": str(source.file)}
     exec(code, namespace)
     return namespace
+
+
+def _at_module_scope(body: Iterable[ast.AST]) -> Iterator[ast.stmt]:
+    """Yield the imports that name globals: under ``if`` and ``try`` too, but not in functions and classes."""
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.stmt | ast.excepthandler) and not isinstance(node, _SCOPES):
+            yield from _at_module_scope(ast.iter_child_nodes(node))
 
 
 def _read_globals(code: CodeType, top: bool = True) -> set[str]:

@@ -6,6 +6,7 @@ nothing, to the bare kernel. Must not know: models.
 """
 
 import functools
+import inspect
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -111,7 +112,16 @@ def _for_this_thread(
     def chosen(*args: Any, **kwargs: Any) -> Any:
         return (ours if threading.get_ident() == owner else others)(*args, **kwargs)
 
-    return chosen if like is None else functools.wraps(like)(chosen)
+    if like is None:
+        return chosen
+    lent = functools.wraps(like)(chosen)
+    lent.__signature__ = _signature(like)  # type: ignore[attr-defined]  # read anew at each loan otherwise
+    return lent
+
+
+@functools.lru_cache(maxsize=8)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
 
 
 @contextmanager
