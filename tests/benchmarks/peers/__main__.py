@@ -2,8 +2,10 @@
 
 The work: a Qwen3 checkpoint and a prompt; of one layer's head 2 the q, k, v that enter the kernel, the scale, causal or
 not, weights, output, and the place of each. Every round runs each contestant once, in turn, so that a machine that
-slows down slows all of them; printed are medians of each ratio within a round. Environments are made once, under
---folder (several GB); checkpoints of 0.6B's and 4B's shape hold random numbers. Nothing here is a test.
+slows down slows all of them; printed are medians of each ratio within a round, as Markdown tables. A process that goes
+beyond --limit or --memory is ended, reported as such, and not tried again with more tokens. Environments are made once,
+under --folder (several GB); checkpoints of 0.6B's and 4B's shape hold random numbers (1.2 and 8 GB). Nothing here is a
+test.
 """
 
 import argparse
@@ -11,7 +13,8 @@ import json
 import platform
 import statistics
 import sys
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -20,8 +23,8 @@ from typing import Any
 from tests.benchmarks import shapes
 from tests.benchmarks.peers.contestants import CONTESTANTS, Contestant, Job
 from tests.benchmarks.peers.environments import SHARED
-from tests.benchmarks.peers.processes import run
-from tracer import data
+from tests.benchmarks.peers.processes import Limits, Ran, run
+from tracer import data, memory
 
 BASE = "hooks by hand"
 LONG = 4096  # from here on fewer rounds and repeats: a forward pass takes minutes
@@ -36,7 +39,9 @@ class Result:
     seconds: list[float] = field(default_factory=list)
     peaks: list[float] = field(default_factory=list)
     inside: list[float] = field(default_factory=list)
-    fault: str = ""
+    fault: str = ""  # of a whole process
+    over: bool = False  # it went beyond a limit
+    inside_fault: str = ""  # of the process with the clock inside
     delivered: dict[str, Any] = field(default_factory=dict)
 
 
@@ -51,35 +56,44 @@ def checkpoint(folder: Path, size: str) -> Path:
     return made
 
 
-def measure(contestants: Sequence[Contestant], folder: Path, job: Job, rounds: int) -> dict[str, Result]:
-    """Return what each contestant gave for ``job`` in ``rounds`` rounds."""
+def measure(
+    contestants: Sequence[Contestant], folder: Path, job: Job, rounds: int, limits: Limits, over: Mapping[str, int]
+) -> dict[str, Result]:
+    """Return what each contestant gave for ``job`` in ``rounds`` rounds; those in ``over`` went beyond a limit with so
+    many tokens before and are not tried."""
     pythons = {each.name: each.environment.python(folder) for each in contestants}
     found = {each.name: Result() for each in contestants}
+    for name, tokens in over.items():
+        found[name].fault = f"not tried: over the limit with {tokens} tokens"
     for number in range(rounds):
         for each in contestants:
             result = found[each.name]
             if result.fault:
                 continue
             print(f"  round {number + 1}: {each.name}", file=sys.stderr)
-            ran = run(each.whole(pythons[each.name], job))
+            ran = run(each.whole(pythons[each.name], job), limits)
             if ran.report is None:
-                result.fault = ran.fault
+                result.fault, result.over = _told(ran), ran.over
                 continue
             result.seconds.append(ran.seconds)
             result.peaks.append(ran.peak_mib)
     for _ in range(2):  # in turn too: whole runs of the clock inside
         for each in contestants:
             result = found[each.name]
-            if result.fault:
+            if result.fault or result.inside_fault:
                 continue
             print(f"  inside: {each.name}", file=sys.stderr)
-            ran = run(each.command(pythons[each.name], job, 1 if job.tokens >= LONG else 5))
+            ran = run(each.command(pythons[each.name], job, 1 if job.tokens >= LONG else 5), limits)
             if ran.report is None:
-                result.fault = ran.fault
+                result.inside_fault = _told(ran)
                 continue
             result.inside += ran.report["seconds"]
             result.delivered = ran.report["delivered"]
     return found
+
+
+def _told(ran: Ran) -> str:
+    return f"{ran.fault}, not waited for" if ran.over else f"fails: {ran.fault}"
 
 
 def unlike(delivered: dict[str, Any], base: dict[str, Any]) -> list[str]:
@@ -105,19 +119,21 @@ def table(found: dict[str, Result], contestants: Sequence[Contestant]) -> str:
     for each in contestants:
         result = found[each.name]
         if result.fault:
-            lines.append(f"| {each.name} | fails: {result.fault} | | | | | | {each.lines} | |")
+            lines.append(f"| {each.name} | {result.fault} | | | | | | {each.lines} | |")
             continue
-        inside = statistics.median(result.inside)
-        ratio = memory = against = "–"  # where the base itself failed
+        inside = f"{1000 * statistics.median(result.inside):.1f} ms" if result.inside else result.inside_fault
+        ratio = peak = against = "–"  # where the base itself failed
         if not base.fault:
             whole = statistics.median(a / b for a, b in zip(result.seconds, base.seconds, strict=True))
-            ratio, against = f"{whole:.2f} ×", f"{inside / statistics.median(base.inside):.2f} ×"
-            memory = f"{statistics.median(result.peaks) / statistics.median(base.peaks):.2f} ×"
+            ratio = f"{whole:.2f} ×"
+            peak = f"{statistics.median(result.peaks) / statistics.median(base.peaks):.2f} ×"
+        if base.inside and result.inside:
+            against = f"{statistics.median(result.inside) / statistics.median(base.inside):.2f} ×"
         other = unlike(result.delivered, base.delivered)
         lacks = f"{each.lacks}; other numbers than {BASE}: {', '.join(other)}" if other else each.lacks
         lines.append(
-            f"| {each.name} | {statistics.median(result.seconds):.2f} s | {ratio} | {1000 * inside:.1f} ms | {against} "
-            f"| {statistics.median(result.peaks):.0f} MiB | {memory} | {each.lines} | {lacks} |"
+            f"| {each.name} | {statistics.median(result.seconds):.2f} s | {ratio} | {inside} | {against} "
+            f"| {statistics.median(result.peaks):.0f} MiB | {peak} | {each.lines} | {lacks} |"
         )
     return "\n".join(lines)
 
@@ -131,7 +147,11 @@ def main() -> None:
     parser.add_argument("--tokens", nargs="*", type=int)
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--only", nargs="*", help="contestants whose name contains one of these")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds for one process (default: 300)")
+    parser.add_argument("--memory", type=float, help="MiB for one process (default: three quarters of what is free)")
     asked = parser.parse_args()
+    free = memory.available()
+    limits = Limits(asked.limit, asked.memory or (free * 0.75 / (1 << 20) if free else None))
     sizes = asked.sizes or (["tiny", "0.6B"] if asked.quick else ["tiny", "0.6B", "4B"])
     lengths = asked.tokens or ([64] if asked.quick else [64, 512, 4096])
     contestants = [
@@ -144,7 +164,8 @@ def main() -> None:
     for size in sizes:
         place = checkpoint(folder, size)
         settings = json.loads((place / "config.json").read_text(encoding="utf-8"))
-        for tokens in lengths:
+        over: dict[int, dict[str, int]] = defaultdict(dict)
+        for tokens in sorted(lengths):
             for layer in (0, settings["num_hidden_layers"] // 2):
                 if tokens > settings["max_position_embeddings"]:
                     continue
@@ -154,7 +175,10 @@ def main() -> None:
                     folder,
                     Job(place, tokens, layer),
                     asked.rounds or (3 if asked.quick or tokens >= LONG else 7),
+                    limits,
+                    over[layer],
                 )
+                over[layer] |= {name: tokens for name, result in found.items() if result.over}
                 print(table(found, contestants), flush=True)
 
 
