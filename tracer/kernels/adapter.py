@@ -146,7 +146,12 @@ def bind(function: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     """Return the arguments of a call of ``function`` by name, whatever version it is of."""
     if isinstance(function, Adapted):
         return function.bind(args, kwargs)
-    return inspect.signature(function).bind(*args, **kwargs)
+    return _signature(function).bind(*args, **kwargs)
+
+
+@functools.lru_cache(maxsize=16)
+def _signature(function: Function) -> Signature:
+    return inspect.signature(function)  # a verification asks for the same few thousands of times
 
 
 def _parameters(function: Function) -> Mapping[str, Parameter]:

@@ -6,7 +6,6 @@ Must not know: models, tracing. torch and flash-attn are imported only when a ch
 import importlib
 import re
 from dataclasses import dataclass
-from importlib import metadata
 from types import ModuleType
 
 from tracer.errors import InputError, Unsupported
@@ -61,6 +60,8 @@ class Probes:
 
     def recorded(self, package: str) -> str | None:
         """Return the version of an installed package by its record; None where there is none."""
+        from importlib import metadata  # only on CUDA is it asked for
+
         try:
             return metadata.version(package)
         except metadata.PackageNotFoundError:
