@@ -127,7 +127,8 @@ def _module_name(file: Path, top: Path) -> tuple[str, ...]:
     while (folder / "__init__.py").is_file() and folder.name and len(above) < 32:
         above.insert(0, folder.name)
         folder = folder.parent
-    inside = list(file.relative_to(top).with_suffix("").parts) if file != top else [file.stem]
-    if inside and inside[-1] == "__init__":
-        inside.pop()
+    *inside, last = file.relative_to(top).parts if file != top else (file.name,)
+    stem = last.rpartition(".")[0] or last  # not Path's: what it makes of "..py" is a matter of Python's version
+    if stem != "__init__":
+        inside.append(stem)
     return tuple(part.replace(".", "_") for part in (*above, *inside))  # a folder may be named 5.16.1
