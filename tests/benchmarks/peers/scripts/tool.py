@@ -49,7 +49,7 @@ def leave(*_: Any) -> None:
 
 attention = model.layers[todo.layer].self_attn
 attention.register_forward_pre_hook(lambda *_: recorder.open("attention"))
-attention.register_forward_hook(leave)
+attention.o_proj.register_forward_pre_hook(leave)  # as nnsight's script: the work ends with the kernel's output
 
 
 def work() -> dict[str, Any]:
