@@ -12,6 +12,7 @@ from torch import Tensor
 from tests.checks.conftest import site
 from tracer.arrays import Array
 from tracer.checks.outcome import say
+from tracer.checks.reference import reference
 from tracer.records import Capture, Hop, LayerTrace, Lineage, Status, Token
 from tracer.texts import LANGUAGES
 
@@ -325,6 +326,22 @@ def test_a_fault_of_the_kernel_fails_the_checks_that_name_it(setup: Setup, fault
         expected = {"scale.effective"}
     assert failed == expected
     assert words in f"{checks[named].measured} {checks[named].reason}"
+
+
+@pytest.mark.parametrize("fault", [None, *(fault for fault, dtype in SHOWN if dtype == "BF16")])
+def test_the_way_of_a_long_prompt_catches_the_same_faults(
+    setup: Setup, fault: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reference in float32; heads told apart in float32 too, a stretch of keys at a time."""
+    kernel, shape = KERNEL_FAULTS[fault][:2] if fault else (None, {})
+    made = setup(dtype="BF16", **({"kernel": kernel} if kernel else {}), **shape)
+    ordinary = made.failed()
+    monkeypatch.setattr("tracer.maths.attention._MANY", 1)
+    monkeypatch.setattr("tracer.maths.attention._VERY_MANY", 1)
+    monkeypatch.setattr("tracer.checks.heads._KEYS", 7)
+    assert reference(made.trace(), 2).computed.number == "float32"
+    assert made.failed() == ordinary
+    assert bool(ordinary) == bool(fault)
 
 
 def lineage(**changes: object) -> Callable[[LayerTrace], LayerTrace]:
