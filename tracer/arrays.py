@@ -55,9 +55,20 @@ class Array:
         """Return the values as float64, same shape."""
         return self.numbers().astype(np.float64)
 
+    def float32(self) -> NDArray[np.float32]:
+        """Return the values as float32, same shape: exactly, where the dtype has 16 bits."""
+        return self.numbers().astype(np.float32, copy=False)
+
+    def nonfinite(self) -> int:
+        """Return how many of the values are NaN or infinite."""
+        if self.dtype == "BF16":  # an exponent of ones, told from the bits
+            return int(np.count_nonzero((self.bits & 0x7FFF) >= 0x7F80))
+        return int(np.count_nonzero(~np.isfinite(self.bits)))
+
     def __getitem__(self, index: Any) -> "Array":
         """Return the part of this tensor that ``index`` (as NumPy has it) selects."""
-        return Array(self.dtype, np.ascontiguousarray(self.bits[index]).reshape(self.bits[index].shape))
+        cut = self.bits[index]
+        return Array(self.dtype, np.ascontiguousarray(cut).reshape(cut.shape))
 
     def same_bits(self, other: "Array") -> bool:
         """Return whether both hold the same dtype, shape and bits (NaN equals the same NaN; 0.0 differs from -0.0)."""

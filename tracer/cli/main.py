@@ -19,6 +19,8 @@ DEBUG_VARIABLE = "TRACER_DEBUG"
 def main() -> NoReturn:
     """Run the command line of this process and exit with its code."""
     collector.hold()
+    # torch's threads are to sleep where they wait for work: spinning, they would hold the cores that NumPy's need
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     interrupt.listen()
     code = run(sys.argv[1:])
     interrupt.ended()  # from here on a Ctrl-C just ends the process, without a traceback out of its last moments

@@ -6,9 +6,7 @@ Gimelshein 2018, arXiv:1805.02867). For finite q, k, v only. Must not know: trac
 """
 
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracer.arrays import Floats
+from tracer.maths.threads import one_thread_a_product
 from tracer.maths.visibility import Block, Visibility, blocks
 
 _ROWS = 512
@@ -53,7 +52,7 @@ def rows(q: Floats, k: Floats, v: Floats, scale: float, visibility: Visibility, 
         with np.errstate(divide="ignore"):
             lse[place] = row_max[place] + np.log(total[place])
 
-    with _one_thread_a_product(), ThreadPoolExecutor(os.cpu_count()) as pool:
+    with one_thread_a_product(), ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(work, reversed(parts)))  # the longest rows first, so that no core is left with them at the end
     empty = [block.start + int(row) for block in parts for row in np.flatnonzero(block.empty)]
     return Rows(row_max, total, lse, mean, output, tuple(empty))
@@ -108,12 +107,3 @@ class _Running:
         row_max = self._max.astype(np.float64)
         mean = np.where(nothing, np.nan, np.where(nothing, 0.0, row_max) + self._mean / total)
         return row_max, self._total, mean, self._output / total[:, None]
-
-
-@contextmanager
-def _one_thread_a_product() -> Iterator[None]:
-    """Let each matrix product run on the thread that asks for it: the rows are what is shared out here."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=1, user_api="blas"):
-        yield

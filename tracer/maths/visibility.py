@@ -5,6 +5,7 @@ Must not know: torch, kernels, traces. An interval a row takes O(Tq) memory wher
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -57,6 +58,11 @@ class Visibility:
             end = np.minimum(end, begin_k + place + right + 1)
         return first, np.maximum(end, first)
 
+    @cached_property
+    def whole(self) -> "tuple[Block, ...]":
+        """All blocks of rows of what is small enough to keep them."""
+        return tuple(_block(self, a, min(a + _FEW_ROWS, self.tq)) for a in range(0, self.tq, _FEW_ROWS))
+
     def rows(self, start: int, stop: int, cols: slice = slice(None)) -> Bools:
         """Return who sees what for queries ``start`` to ``stop`` and the keys ``cols``: [rows, cols] bool."""
         return self.at(np.arange(start, stop), cols)
@@ -83,6 +89,7 @@ class Visibility:
 # A block of scores holds about this many numbers (16 MB of float64), whatever the number of keys.
 _BLOCK = 1 << 21
 _MOST_ROWS = 256
+_FEW_ROWS = 64  # of what is small: causal blocks of few rows leave out most of what is hidden
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +119,9 @@ def blocks(visibility: Visibility, rows: int | None = None) -> Iterator[Block]:
 
     ``rows`` is how many a block has; by default as many as keep a block of scores small.
     """
+    if rows is None and visibility.tq * visibility.tk <= _BLOCK:
+        yield from visibility.whole  # for one head after the other
+        return
     start = 0
     step = rows or max(1, min(_MOST_ROWS, _BLOCK // max(1, visibility.tk)))
     while start < visibility.tq:

@@ -3,12 +3,13 @@
 Must not know: claims, wording.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tracer.arrays import SPACING, Array, Floats
 from tracer.engines.transformers.observed import AttentionSeen, InterfaceCall, ModuleCall
@@ -23,8 +24,9 @@ from tracer.verification.probing import Probed
 from tracer.verification.scenarios import Bools, Scenario, Step
 from tracer.verification.vectors import distances, ends
 
+_Made = TypeVar("_Made")
 At = tuple[Ints, Ints]  # tokens, as batch rows and places in their row
-SAMPLED = 16  # tokens at each end of those that count by which a fault would be told from what is right
+SAMPLED = 4  # tokens at each end of those that count by which a fault would be told from what is right
 # What the numbers of a dtype are multiples of at least: a small component is off by as much whatever its size.
 _GRAIN = {"F16": 2.0**-24}
 
@@ -46,6 +48,7 @@ class Case:
     probed: Probed
     places: Places
     thorough: bool = False
+    _kept: dict[str, Any] = field(default_factory=dict, init=False)
 
     @property
     def layer(self) -> int:
@@ -103,10 +106,12 @@ class Case:
         roundings of the dtype, and what float32 loses of an angle that grows with the position."""
         return 4 * self.unit + positions * 2.0**-22
 
-    @cached_property
-    def kept(self) -> dict[str, Any]:
-        """What claims keep for one another, by a name of their own."""
-        return {}
+    def once(self, name: str, make: Callable[[], _Made]) -> _Made:
+        """Return what ``make`` gives, made once however many claims ask for ``name``."""
+        if name not in self._kept:
+            self._kept[name] = make()
+        found: _Made = self._kept[name]
+        return found
 
     @property
     def grain(self) -> float:
@@ -135,16 +140,21 @@ class Case:
         found: Ints = self.step.positions[self.counted]
         return found
 
-    def made(self, name: str, at: At | None = None) -> Floats | None:
+    def numbers(self, array: Array, at: At | None) -> NDArray[Any]:
+        """Return the values of tokens ``at``: float64 for the sampled ones (None); for others float32, which is exact,
+        where the run has 16 bits: its roundings are thousands of times as coarse, and there are many of them."""
+        return array.float64() if at is None or self.dtype not in ("F16", "BF16") else array.float32()
+
+    def made(self, name: str, at: At | None = None) -> NDArray[Any] | None:
         """Return what projection ``name`` gave, [tokens, heads, D] for the tokens ``at`` (None: the sampled ones).
 
         From hidden states and weights where it was not called as a module; None where neither is to be had.
         """
-        at = self.sample if at is None else at
         call = self.called(f"{name}_proj")
         if call is not None:
-            numbers = call.gave[at].float64()
+            numbers = self.numbers(call.gave[self.sample if at is None else at], at)
         else:
+            at = self.sample if at is None else at
             made = self.through(f"{name}_proj", self.seen.hidden[at].float64())
             if made is None:
                 return None
@@ -214,7 +224,7 @@ class Case:
         norm = 0.0 if self.norm_call(name) is not None else 2 * self.unit
         return norm if self.called(f"{name}_proj") is not None else norm + self.projected_within
 
-    def normed(self, name: str, at: At | None = None) -> Floats | None:
+    def normed(self, name: str, at: At | None = None) -> NDArray[Any] | None:
         """Return what the norm gave, [tokens, heads, D]: as captured where it ran on the projection, else the
         reference."""
         call, heads_first = self._norm_calls[name]
@@ -226,16 +236,16 @@ class Case:
         elif bits.ndim == 4:
             bits = np.swapaxes(bits, 1, 2)
         cut = bits[self.sample if at is None else at]
-        return Array(call.gave.dtype, np.ascontiguousarray(cut)).float64()
+        return self.numbers(Array(call.gave.dtype, np.ascontiguousarray(cut)), at)
 
-    def norm_reference(self, name: str, at: At | None = None) -> Floats | None:
-        """Return RMSNorm of what the projection made, in float64, [tokens, heads, D]."""
+    def norm_reference(self, name: str, at: At | None = None) -> NDArray[Any] | None:
+        """Return RMSNorm of what the projection made, [tokens, heads, D]."""
         made, weight = self.made(name, at), self.norm_weights.get(name)
         if made is None or weight is None:
             return None
         return expected.rms_norm(made, weight, self.facts.norm_eps)
 
-    def arrived(self, name: str, at: At | None = None) -> Floats | None:
+    def arrived(self, name: str, at: At | None = None) -> NDArray[Any] | None:
         """Return queries, keys or values at the attention function, [tokens, heads, D] for the tokens ``at`` (None: the
         sampled ones)."""
         if self.interface is None:
@@ -243,17 +253,18 @@ class Case:
         array = {"q": self.interface.query, "k": self.interface.key, "v": self.interface.value}[name]
         rows, places = self.sample if at is None else at
         cut = array.bits[rows, :, places + array.shape[2] - self.step.ids.shape[1]]
-        return Array(array.dtype, np.ascontiguousarray(cut)).float64()
+        return self.numbers(Array(array.dtype, np.ascontiguousarray(cut)), at)
 
-    @cached_property
+    @property
     def given(self) -> Mapping[str, Floats]:
         """Return what the attention function was given as q [B, H, Tq, D], k and v [B, K, Tk, D]; {} where unseen."""
-        if self.interface is None:
+        call = self.interface
+        if call is None:
             return {}
-        arrays = {"q": self.interface.query, "k": self.interface.key, "v": self.interface.value}
-        return {name: array.float64() for name, array in arrays.items()}
+        arrays = {"q": call.query, "k": call.key, "v": call.value}
+        return self.once("given", lambda: {name: array.float64() for name, array in arrays.items()})
 
-    def turned(self, vectors: Floats, positions: Ints | None = None) -> Floats | None:
+    def turned(self, vectors: NDArray[Any], positions: Ints | None = None) -> NDArray[Any] | None:
         """Return ``vectors`` [tokens, heads, D] rotated as the config asks for, at ``positions`` (None: those of all
         tokens that count)."""
         if self.rope is None:
@@ -262,19 +273,12 @@ class Case:
         return expected.rotate(vectors, angles, self.rope.factor)
 
     def visibility(self, row: int) -> Visibility:
-        """Return who may see whom in batch row ``row``."""
-        return self.step.visibility(row, self.keys, self.facts.window)
+        """Return who may see whom in batch row ``row``; kept, as each head asks for it."""
+        return self.once(f"visibility.{row}", lambda: self.step.visibility(row, self.keys, self.facts.window))
 
     def reference(self, row: int, index: int) -> Head | None:
         """Return attention of one head in float64 from the attention function's own arguments."""
-        key = (row, index)
-        if key not in self._references:
-            self._references[key] = self._reference(row, index)
-        return self._references[key]
-
-    @cached_property
-    def _references(self) -> dict[tuple[int, int], Head | None]:
-        return {}
+        return self.once(f"reference.{row}.{index}", lambda: self._reference(row, index))
 
     def _reference(self, row: int, index: int) -> Head | None:
         kv = self.facts.kv_head(index)

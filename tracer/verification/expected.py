@@ -1,4 +1,5 @@
-"""What Qwen3's q/k norm and rotary embedding should give, in NumPy float64, from weights and config alone.
+"""What Qwen3's q/k norm and rotary embedding should give, in NumPy, from weights and config alone: in float64, or for
+numbers that come as float32 in that.
 
 Independent of torch and of the code that is judged. Must not know: what was measured, tolerances.
 """
@@ -6,6 +7,7 @@ Independent of torch and of the code that is judged. Must not know: what was mea
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +27,14 @@ class Rope:
     kind: str
 
 
-def rms_norm(x: Floats, weight: Floats | None, eps: float) -> Floats:
-    """Return x ⊙ weight / √(mean(x²) + eps) over the last axis (weight None: ones)."""
+def rms_norm(x: NDArray[Any], weight: Floats | None, eps: float) -> NDArray[Any]:
+    """Return x ⊙ weight / √(mean(x²) + eps) over the last axis (weight None: ones), in the dtype of x."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        normed: Floats = x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + eps)
-    return normed if weight is None else normed * weight
+        square = np.vecdot(x, x)[..., None] / x.shape[-1]
+        normed: NDArray[Any] = x / np.sqrt(square + eps)
+        if weight is not None:
+            normed *= weight.astype(x.dtype)
+    return normed
 
 
 def rope(parameters: Mapping[str, object], head_dim: int, max_positions: int, length: int) -> Rope | None:
@@ -58,12 +63,14 @@ def angles(rope: Rope, positions: Ints) -> Floats:
     return turned
 
 
-def rotate(x: Floats, turned: Floats, factor: float) -> Floats:
-    """Return x [..., D] with each pair (i, i + D/2) turned by ``turned`` [..., D/2], times ``factor``."""
+def rotate(x: NDArray[Any], turned: Floats, factor: float) -> NDArray[Any]:
+    """Return x [..., D] with each pair (i, i + D/2) turned by ``turned`` [..., D/2], times ``factor``, in x's dtype."""
     half = x.shape[-1] // 2
     a, b = x[..., :half], x[..., half:]
-    cos, sin = np.cos(turned), np.sin(turned)
-    turned_pairs: Floats = factor * np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+    cos, sin = ((factor * f(turned)).astype(x.dtype) for f in (np.cos, np.sin))
+    turned_pairs: NDArray[Any] = x * np.concatenate([cos, cos], axis=-1)
+    turned_pairs[..., :half] -= b * sin
+    turned_pairs[..., half:] += a * sin
     return turned_pairs
 
 

@@ -102,8 +102,8 @@ def _keys(seen: AttentionSeen, step: Step) -> int:
 def changes(step: Step, thorough: bool) -> list[tuple[tuple[int, int], ...]]:
     """Return the tokens to change, run by run.
 
-    In one pass without padding: the second and the middle one (the last is changed for the whole model), or each in
-    turn. With padding: all of it at once.
+    In one pass without padding: the middle one (the last is changed for the whole model), or each in turn. With
+    padding: all of it at once.
     Packed: the first sequence's end and the last one's beginning, where a leak into what lies between shows first.
     """
     if step.past:
@@ -113,7 +113,7 @@ def changes(step: Step, thorough: bool) -> list[tuple[tuple[int, int], ...]]:
         return [((0, step.starts[1] - 1), (0, step.starts[-2]))]
     if step.mask:
         return [tuple((int(row), int(t)) for row, t in np.argwhere(~step.real))]
-    tried = range(1, length) if thorough else sorted({1, length // 2})
+    tried = range(1, length) if thorough else [length // 2]
     return [((0, t),) for t in tried if 0 < t < length]
 
 

@@ -16,6 +16,7 @@ from tracer.engines.transformers.calls import EVERYTHING, Call
 from tracer.engines.transformers.live import Inputs, Live
 from tracer.engines.transformers.observed import AttentionSeen
 from tracer.engines.transformers.seeing import seen
+from tracer.maths.threads import one_thread_a_product
 from tracer.verification import catalogue, scenarios
 from tracer.verification.case import Case
 from tracer.verification.claims import caches, finite, runs, sight
@@ -26,8 +27,9 @@ from tracer.verification.scenarios import Scenario, Step
 from tracer.verification.verdict import unsteady
 
 Progress = Callable[[int, int], None]
-# Outside the plain scenario this many heads of a layer are set against the reference; who sees whom is read for all.
-_HEADS = 4
+# Outside the plain scenario this many heads of a layer are set against the reference, other ones in each layer; who
+# sees whom is read for all.
+_FEWEST_HEADS, _HEADS = 2, 4
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,9 @@ def examine(live: Live, places: Places, kind: str, wanted: Examination) -> Exami
     made = [one for name in names if (one := scenarios.make(name, wanted.ids, wanted.pad)) is not None]
     started = time.perf_counter()
     work = _Work(live, places, kind, wanted, total=_total(made, wanted))
-    for scenario in made:
-        work.run(scenario)
+    with one_thread_a_product():  # the judges' products are small, and come between those of the model
+        for scenario in made:
+            work.run(scenario)
     return Examined(
         findings=tuple(work.findings),
         scenarios=tuple(dict.fromkeys(name for scenario in made for name in scenario.names)),
@@ -150,7 +153,7 @@ class _Work:
         if spoiled is not None:
             self._spoiled(scenario, step, record, spoiled)
             return
-        heads = self.wanted.heads if plain or self.wanted.thorough else _some(self.wanted.heads, call.layer)
+        heads = self.wanted.heads if plain or self.wanted.thorough else _some(self.wanted, call.layer)
         plan = Plan(heads, self.wanted.thorough, self._advance)
         steady = call.layer in self.plain.cases and call.layer not in self.unsteady and not _drops(record)
         probed = probe(call, record, step, facts, plan, plain, steady) if step.judged else Probed(True)
@@ -244,9 +247,14 @@ def _drops(record: AttentionSeen) -> bool:
     return (kernel is not None and kernel.dropout > 0) or (interface is not None and interface.dropped > 0)
 
 
-def _some(heads: tuple[int, ...], layer: int) -> tuple[int, ...]:
-    """Return a few of ``heads``, others in each layer: what padding, packing and a cache do is the same for all."""
-    if len(heads) <= _HEADS:
+def _some(wanted: Examination, layer: int) -> tuple[int, ...]:
+    """Return a few of the heads, others in each layer: what padding, packing and a cache do is the same for all.
+
+    The more layers are looked at, the fewer, but each head comes up about twice.
+    """
+    heads = wanted.heads
+    count = max(_FEWEST_HEADS, min(_HEADS, -(-2 * len(heads) // len(wanted.layers))))
+    if len(heads) <= count:
         return heads
-    step = len(heads) / _HEADS
-    return tuple(sorted({heads[(int(n * step) + layer) % len(heads)] for n in range(_HEADS)}))
+    step = len(heads) / count
+    return tuple(sorted({heads[(int(n * step) + layer) % len(heads)] for n in range(count)}))

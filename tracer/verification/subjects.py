@@ -30,21 +30,17 @@ _NO_CHECKPOINT = CheckpointFacts("", None, "", "", "", False)
 
 def trace_of(case: Case, row: int) -> LayerTrace | None:
     """Return batch row ``row`` of ``case`` as a layer's trace, or None where the attention function was not seen."""
-    key = f"trace.{row}"
-    if key not in case.kept:
-        case.kept[key] = _make(case, row)
-    trace: LayerTrace | None = case.kept[key]
-    return trace
+    return case.once(f"trace.{row}", lambda: _make(case, row))
 
 
 def subject(case: Case, row: int, index: int) -> Subject | None:
     """Return one head of a row for a trace's checks, None where it was not seen."""
-    key = f"subject.{row}.{index}"
-    if key not in case.kept:
+
+    def make() -> Subject | None:
         trace, head = trace_of(case, row), case.reference(row, index)
-        case.kept[key] = None if trace is None or head is None else Subject(trace, index, head)
-    found: Subject | None = case.kept[key]
-    return found
+        return None if trace is None or head is None else Subject(trace, index, head)
+
+    return case.once(f"subject.{row}.{index}", make)
 
 
 def _make(case: Case, row: int) -> LayerTrace | None:

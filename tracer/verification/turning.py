@@ -121,8 +121,12 @@ def _positions(ratio: Complexes, power: Floats, expected: Ints, frequencies: Flo
 
 
 def _match(weighted: Complexes, frequencies: Floats, candidates: Ints) -> Floats:
-    """Return for each row the position whose angles fit best: a whole one first, then the fraction that remains."""
-    table = np.exp(-1j * np.outer(frequencies, candidates))
+    """Return for each row the position whose angles fit best: a whole one of ``candidates``, which follow one another,
+    first, then the fraction that remains."""
+    # candidates follow one another: each column is the one before, turned once more
+    table = np.repeat(np.exp(-1j * frequencies)[:, None], len(candidates), axis=1)
+    table[:, 0] = np.exp(-1j * frequencies * candidates[0])
+    np.cumprod(table, axis=1, out=table)
     best = candidates[np.argmax((weighted @ table).real, axis=1)]
     left = np.angle(weighted * np.exp(-1j * best[:, None] * frequencies))
     trust = np.abs(weighted)

@@ -4,8 +4,10 @@ A mean over all of them would hide what is wrong for a few tokens or in one head
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tracer.arrays import Floats
 from tracer.verification.expected import Ints
@@ -19,13 +21,13 @@ class Part:
     tokens: Ints
     heads: Ints
 
-    def of(self, vectors: Floats) -> Floats:
-        """Return these tokens and heads of ``vectors``."""
-        cut: Floats = vectors[self.tokens][:, self.heads]
+    def of(self, vectors: NDArray[Any]) -> Floats:
+        """Return these tokens and heads of ``vectors``, in float64."""
+        cut: Floats = vectors[self.tokens][:, self.heads].astype(np.float64)
         return cut
 
 
-def distances(found: Floats, right: Floats, grain: float = 0.0) -> Floats:
+def distances(found: NDArray[Any], right: NDArray[Any], grain: float = 0.0) -> NDArray[Any]:
     """Return how far each vector of ``found`` lies from that of ``right``, relative to its length: [..., D] → [...].
 
     Two zero vectors lie 0 apart; infinity where only the right one is zero, or where a number is not finite. ``grain``:
@@ -33,29 +35,29 @@ def distances(found: Floats, right: Floats, grain: float = 0.0) -> Floats:
     """
     with np.errstate(invalid="ignore", over="ignore"):
         gap = found - right
-        off = np.sqrt(np.einsum("...d,...d->...", gap, gap)) - grain * found.shape[-1] ** 0.5
-        size = np.sqrt(np.einsum("...d,...d->...", right, right))
+        off = np.sqrt(np.vecdot(gap, gap)) - grain * found.shape[-1] ** 0.5
+        size = np.sqrt(np.vecdot(right, right))
     off = np.where(np.isfinite(off), np.maximum(off, 0.0), np.inf)
     with np.errstate(invalid="ignore", divide="ignore"):
-        relative: Floats = np.where(off == 0, 0.0, off / size)
+        relative: NDArray[Any] = np.where(off == 0, 0.0, off / size)
     return relative
 
 
 def distance(found: Floats, right: Floats) -> float:
     """Return the root mean square of ``found`` − ``right`` relative to that of ``right``, 0 where both are zero."""
     with np.errstate(invalid="ignore", over="ignore"):
-        size = float(np.sqrt(np.mean(right**2)))
-        off = float(np.sqrt(np.mean((found - right) ** 2)))
+        gap = found - right
+        size, off = (float(np.sqrt(np.vdot(x, x) / max(1, x.size))) for x in (right, gap))
     if off == 0:
         return 0.0
     return off / size if size > 0 and np.isfinite(off) else float("inf")
 
 
-def ratios(found: Floats, right: Floats) -> Floats:
+def ratios(found: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
     """Return for each head how long its vectors [tokens, heads, D] are, measured along the right ones; 1 for zeros."""
     size = np.einsum("thd,thd->h", right, right)
     with np.errstate(invalid="ignore", divide="ignore"):
-        along: Floats = np.where(size > 0, np.einsum("thd,thd->h", found, right) / size, 1.0)
+        along: NDArray[Any] = np.where(size > 0, np.einsum("thd,thd->h", found, right) / size, 1.0)
     return along
 
 

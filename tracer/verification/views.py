@@ -50,11 +50,7 @@ class View:
 
 def view(case: Case, row: int, index: int) -> View | None:
     """Return what one head shows, None where its weights or its arguments were not seen; kept with the case."""
-    key = f"view.{row}.{index}"
-    if key not in case.kept:
-        case.kept[key] = _view(case, row, index)
-    found: View | None = case.kept[key]
-    return found
+    return case.once(f"view.{row}.{index}", lambda: _view(case, row, index))
 
 
 def faults(case: Case) -> list[Fault]:
@@ -77,11 +73,7 @@ def faults(case: Case) -> list[Fault]:
 
 def kinds(case: Case, row: int) -> Mapping[str, Bools]:
     """Return which pairs [Tq, keys read] are hidden for what reason; a pair has one reason only. Kept with the case."""
-    key = f"kinds.{row}"
-    if key not in case.kept:
-        case.kept[key] = _kinds(case, row)
-    found: Mapping[str, Bools] = case.kept[key]
-    return found
+    return case.once(f"kinds.{row}", lambda: _kinds(case, row))
 
 
 def _view(case: Case, row: int, index: int) -> View | None:

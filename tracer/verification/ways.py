@@ -4,8 +4,10 @@ Must not know: which fault explains what arrived, wording.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tracer.arrays import Floats
 from tracer.verification.case import Case
@@ -28,10 +30,10 @@ class Way:
     ``bad`` [tokens, heads] tells those that are wrong: each by itself, or all of a head by their mean length.
     """
 
-    before: Floats
-    after: Floats
+    before: NDArray[Any]
+    after: NDArray[Any]
     at: Ints
-    off: Floats
+    off: NDArray[Any]
     within: Floats
     bad: Bools
 
@@ -48,14 +50,10 @@ class Way:
 
 def way(case: Case, name: str) -> Way | None:
     """Return the way of "q" or "k", None where one end of it cannot be seen; kept with the case."""
-    key = f"way.{name}"
-    if key not in case.kept:
-        case.kept[key] = between(case, case.normed(name, case.counted), name)
-    found: Way | None = case.kept[key]
-    return found
+    return case.once(f"way.{name}", lambda: between(case, case.normed(name, case.counted), name))
 
 
-def between(case: Case, before: Floats | None, name: str) -> Way | None:
+def between(case: Case, before: NDArray[Any] | None, name: str) -> Way | None:
     """Return the way from ``before`` to what arrived as ``name``."""
     after = case.arrived(name, case.counted)
     if case.rope is None or before is None or after is None or before.shape != after.shape:

@@ -109,7 +109,9 @@ class Changed:
 
 def quiet(call: Call, scale: float) -> Changed:
     """Make the call again with hidden states ``scale`` times as large (a power of two: exact)."""
-    _, collected = call.again(call.hidden * scale, keep=("q_proj", "k_proj", INTERFACE))
+    # What comes after is not needed; where the function is called in pieces, or torch's own, it is not stopped at.
+    whole = len(call.collected.interfaces) != 1
+    _, collected = call.again(call.hidden * scale, keep=("q_proj", "k_proj", INTERFACE), attend=whole)
 
     def array(tensor: Any) -> Array | None:
         return None if tensor is None else to_array(tensor)

@@ -21,7 +21,10 @@ _ATTRIBUTES = ("scaling", "is_causal", "sliding_window", "head_dim", "attention_
 
 
 def seen(call: Call, weights: bool = True) -> AttentionSeen:
-    """Return the record of one watched call; ``weights`` also copies the projections' weights."""
+    """Return the record of one watched call; ``weights`` adds the projections' weights.
+
+    Weights are not copied: what holds a record longer than until the call has been looked at does without ``parts``.
+    """
     cos, sin = call.arguments.get("position_embeddings") or (None, None)
     batch, length = call.hidden.shape[:2]
     positions = None if call.positions is None else _ints(call.positions.expand(batch, -1))
@@ -34,7 +37,7 @@ def seen(call: Call, weights: bool = True) -> AttentionSeen:
         positions=positions,
         masked=call.arguments.get("attention_mask") is not None,
         modules=tuple(
-            ModuleCall(name, to_array(given), to_array(gave), place)
+            ModuleCall(name, to_array(given, owned=True), to_array(gave, owned=True), place)
             for name, given, gave, place in call.collected.modules
         ),
         interface=_interface(call),
@@ -172,10 +175,10 @@ def _parts(module: Any, names: tuple[str, ...]) -> Parts:
             continue
         if name.endswith("_proj") and getattr(type(part), "forward", None) is not torch.nn.Linear.forward:
             continue  # an adapter or a quantised layer: its weight is not all it computes with
-        weights[name] = to_array(weight)
+        weights[name] = to_array(weight, owned=True)
         bias = getattr(part, "bias", None)
         if isinstance(bias, torch.Tensor):
-            biases[name] = to_array(bias)
+            biases[name] = to_array(bias, owned=True)
     attributes = {name: getattr(module, name) for name in _ATTRIBUTES if hasattr(module, name)}
     for name in _NORMS:
         part = original(getattr(module, name, None))

@@ -168,9 +168,12 @@ class Watch:
         _give_cache(call.module, arguments, call.cache, how.values)
         collected, usual = Collected(), self._how
         self._again_now, self._collected, self._how = True, collected, how
+        output = None
         try:
             with self._functions:
                 output = call.module(**arguments)
+        except Reached:  # at the attention function, where the call was to end
+            pass
         finally:
             self._again_now, self._collected, self._how = False, None, usual
         collected.settle(*how.hidden.shape[:2])
@@ -212,6 +215,10 @@ class Watch:
 
         @functools.wraps(function)
         def attention(*args: Any, **kwargs: Any) -> Any:
+            collected = self.collected
+            if collected is not None and not self._how.attend:
+                collected.interfaces.append(_arguments(function, args, kwargs))
+                raise Reached
             result = function(*args, **kwargs)
             collected = self.collected
             if collected is not None and self.wants_interface:
@@ -285,16 +292,22 @@ def _give_cache(module: Any, arguments: dict[str, Any], layer: Any, values: Any)
     arguments[name] = cache
 
 
-def _interface(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> dict[str, Any]:
+def _arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an attention function by name, its tensors copied."""
     given = _bound(function, args, kwargs)
-    output = result[0] if isinstance(result, tuple) else result
-    weights = result[1] if isinstance(result, tuple) and len(result) > 1 else None
     copied = {
         name: None if given.get(name) is None else given[name].detach().clone() for name in ("query", "key", "value")
     }
+    return {**given, **copied}
+
+
+def _interface(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> dict[str, Any]:
+    given = _arguments(function, args, kwargs)
+    output = result[0] if isinstance(result, tuple) else result
+    weights = result[1] if isinstance(result, tuple) and len(result) > 1 else None
+    copied = {name: given[name] for name in ("query", "key", "value")}
     return {
         **given,
-        **copied,
         "function": function,
         "output": output.detach().clone(),
         "weights": None if weights is None else weights.detach().clone(),

@@ -7,9 +7,6 @@ Must not know: torch.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
-from tracer.arrays import Array
 from tracer.engines.transformers.observed import AttentionSeen
 from tracer.records import Status
 from tracer.texts import Message
@@ -37,10 +34,10 @@ class Spoiled:
 def spoiled(seen: AttentionSeen, rows: Bools) -> Spoiled | None:
     """Return what of a call was not finite before it computed anything, None where everything was, or where that shows
     in nothing that any part of it gives; of what goes in, the ``rows`` [B, T] that count."""
-    if not any(map(_count, (seen.output, *(call.gave for call in seen.modules)))):
+    if not any(array.nonfinite() for array in (seen.output, *(call.gave for call in seen.modules))):
         return None
-    given = _count(seen.hidden[rows])
-    parts = {name: count for name, array in seen.parts.weights.items() if (count := _count(array))}
+    given = seen.hidden[rows].nonfinite()
+    parts = {name: count for name, array in seen.parts.weights.items() if (count := array.nonfinite())}
     return Spoiled(seen.layer, parts, given) if parts or given else None
 
 
@@ -80,7 +77,3 @@ def _untested(case: Case, id: str, part: str | None, reason: Message) -> Finding
     if part is None:
         return untested(case, id, expected=say("finite_expected"), reason=reason)
     return untested(case, id, expected=say("finite_expected"), reason=reason, about=claim(id, part=part), part=part)
-
-
-def _count(array: Array) -> int:
-    return int((~np.isfinite(array.numbers())).sum())

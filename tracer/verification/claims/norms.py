@@ -6,8 +6,10 @@ them. Where a fault would change nothing (weights all one, one token), that is s
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tracer.arrays import Array, Floats
 from tracer.checks.outcome import Figure
@@ -131,10 +133,7 @@ def _one(case: Case, name: str, id: str, seen: _Comparison) -> Finding:
 
 
 def _comparison(case: Case, name: str) -> _Comparison | None:
-    kept: dict[str, _Comparison | None] = case.kept
-    if f"norm.{name}" not in kept:
-        kept[f"norm.{name}"] = _compare(case, name)
-    return kept[f"norm.{name}"]
+    return case.once(f"norm.{name}", lambda: _compare(case, name))
 
 
 def _compare(case: Case, name: str) -> _Comparison | None:
@@ -156,15 +155,15 @@ def _compare(case: Case, name: str) -> _Comparison | None:
         if arriving.best not in ("right", None):  # the norm ran, but what it gave was not used everywhere
             return arriving
     at = ways.part(case, bad) if bad.any() else Part(case.sampled, np.arange(made.shape[1]))
-    vectors = _Vectors(made[at.tokens], weight, case.positions[at.tokens])
-    compared, eps = _faults(case, name, vectors, normed[at.tokens] if bad.any() else None)
+    vectors = _Vectors(_exact(made, at), weight, case.positions[at.tokens])
+    compared, eps = _faults(case, name, vectors, _exact(normed, at) if bad.any() else None)
     apart = _apart(case, compared, vectors)
     near = {fault: distance(at.of(normed), x[:, at.heads]) for fault, x in compared.items()}
     best = _best(near, within, bool(bad.any()))
     return _Comparison(near, apart, within, best, float(off.max(initial=0.0)), bad, eps)
 
 
-def _unweighted(case: Case, made: Floats, normed: Floats) -> _Comparison | None:
+def _unweighted(case: Case, made: NDArray[Any], normed: NDArray[Any]) -> _Comparison | None:
     """Judge a part that stands in the norm's place and has no weight: all that can be told is that it norms nothing."""
     within = 4 * case.unit + 1e-7
     off = distances(normed, made, case.grain)
@@ -184,10 +183,15 @@ class _Vectors:
     at: Ints
 
 
-def _arriving(case: Case, name: str, made: Floats, way: ways.Way) -> _Comparison:
+def _exact(vectors: NDArray[Any], at: Part) -> Floats:
+    """Return some tokens' vectors in float64: small differences are made of them."""
+    return vectors[at.tokens].astype(np.float64)
+
+
+def _arriving(case: Case, name: str, made: NDArray[Any], way: ways.Way) -> _Comparison:
     """Compare what arrived at the attention function."""
     at = Part(case.sampled, np.arange(made.shape[1])) if way.clean else ways.part(case, way.bad)
-    vectors = _Vectors(made[at.tokens], case.norm_weights[name], way.at[at.tokens])
+    vectors = _Vectors(_exact(made, at), case.norm_weights[name], way.at[at.tokens])
     compared, eps = _faults(case, name, vectors, None)
     turned = {fault: _turn(case, x, vectors.at) for fault, x in compared.items()}
     turned["after_rope"] = _after(case, vectors)
@@ -284,11 +288,7 @@ class _Acting:
 
 def _acting_eps(case: Case, name: str) -> _Acting | None:
     """Return the eps that shows when hidden states are made small; None where it cannot be seen. Kept with the case."""
-    key = f"eps.{name}"
-    if key not in case.kept:
-        case.kept[key] = _measure_eps(case, name)
-    found: _Acting | None = case.kept[key]
-    return found
+    return case.once(f"eps.{name}", lambda: _measure_eps(case, name))
 
 
 def _measure_eps(case: Case, name: str) -> _Acting | None:

@@ -311,6 +311,10 @@ def _large(case: Case, row: int, index: int, hidden: bool) -> Finding | None:
 def _loud_reference(case: Case, index: int, last: slice) -> tuple[Head, Floats]:
     """Return attention with large scores for the last queries, and by how much each row's largest hidden score exceeds
     its largest visible one (negative infinity where none is hidden)."""
+    return case.once(f"loud.{index}", lambda: _make_loud(case, index, last))
+
+
+def _make_loud(case: Case, index: int, last: slice) -> tuple[Head, Floats]:
     kv = case.facts.kv_head(index)
     acting = _judged(case, 0, index)
     scale = case.scale if acting is None else acting.scale
