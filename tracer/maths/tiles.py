@@ -66,6 +66,7 @@ class _Running:
         count = block.stop - block.start
         self._scores, self._shares = (np.empty((count, _KEYS), dtype=q.dtype) for _ in range(2))
         self._max = np.full(count, -np.inf, dtype=q.dtype)
+        self._ones = np.ones(_KEYS, dtype=q.dtype)  # a product sums rows in half the time
         self._total, self._mean, self._output = np.zeros(count), np.zeros(count), np.zeros((count, width))
 
     def take(self, keys: NDArray[Any], values: NDArray[Any], part: slice) -> None:
@@ -84,7 +85,7 @@ class _Running:
         moved = np.where(np.isneginf(self._max), seen, self._max).astype(np.float64) - seen
         shrink = np.exp(moved)  # of nothing, where no key had been seen
         self._mean = shrink * (self._mean + moved * self._total) + np.vecdot(shares, scores)
-        self._total = shrink * self._total + shares.sum(axis=1)
+        self._total = shrink * self._total + shares @ self._ones[: shares.shape[1]]
         self._output *= shrink[:, None]
         self._output += shares @ values
         self._max = highest
