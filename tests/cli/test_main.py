@@ -2,6 +2,7 @@
 
 import gc
 import io
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from tracer import texts
-from tracer.cli import collector, streams
+from tracer.cli import collector, main, streams
 from tracer.cli.app import ROOT
 from tracer.errors import InputError, Unsupported
 from tracer.texts import message
@@ -209,3 +210,20 @@ def test_the_collector_is_held_and_released_once() -> None:
     finally:
         gc.enable()
         gc.unfreeze()
+
+
+@pytest.mark.parametrize(("chosen", "had"), [(None, "passive"), ("active", "active")])
+def test_torchs_threads_sleep_where_they_wait_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch, chosen: str | None, had: str
+) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", chosen or "")
+    if chosen is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    for module, names in ((main.collector, ("hold", "leave")), (main.interrupt, ("listen", "ended"))):
+        for name in names:
+            monkeypatch.setattr(module, name, lambda: None)
+    seen: list[str | None] = []
+    monkeypatch.setattr(main, "run", lambda arguments: seen.append(os.environ.get("OMP_WAIT_POLICY")) or 0)
+    with pytest.raises(SystemExit):
+        main.main()
+    assert seen == [had]

@@ -1,5 +1,6 @@
 """Nothing is averaged away: each token and head counts, in every scenario, however a projection is written."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,10 @@ import torch
 from tests.verify import attentions
 from tests.verify.attentions import put
 from tests.verify.conftest import IDS, failed, live_model, outcome, status
+from tracer.arrays import HELD_AS, Array
 from tracer.records import Status
+from tracer.verification import expected
+from tracer.verification.case import Case
 from tracer.verification.entry import verify_checkpoint, verify_model
 from tracer.verification.records import Verification
 from tracer.verification.vectors import distance, distances, ratios, worst
@@ -55,6 +59,37 @@ class TestDistances:
         part = worst(bad, np.array([0, 0, 0, 1, 1, 1]), most=16)
         assert part.tokens.tolist() == [3, 4, 5]
         assert part.heads.tolist() == [2]
+
+
+class TestNumbers:
+    """All tokens of a 16 bit run are compared in float32, which holds them exactly; a sample in float64."""
+
+    EVERY = (np.zeros(2, np.int64), np.arange(2))
+
+    def numbers(self, dtype: str, size: float, at: Any) -> Any:
+        held = np.full((2, 4), np.float32(size).view(np.uint32) >> 16, "<u2") if dtype == "BF16" else None
+        array = Array(dtype, np.full((2, 4), size, HELD_AS[dtype]) if held is None else held)
+        return Case.numbers(SimpleNamespace(dtype=dtype), array, at)  # type: ignore[arg-type]
+
+    def test_each_dtype_in_what_holds_it(self) -> None:
+        assert self.numbers("BF16", 1.5, self.EVERY).dtype == np.float32
+        assert self.numbers("F16", 1.5, self.EVERY).dtype == np.float32
+        assert self.numbers("F32", 1.5, self.EVERY).dtype == np.float64
+        assert self.numbers("BF16", 1.5, None).dtype == np.float64
+
+    @pytest.mark.parametrize("size", [2.0**80, 2.0**-80, np.nan, 0.0])
+    def test_squares_that_float32_cannot_hold_are_made_in_float64(self, size: float) -> None:
+        numbers = self.numbers("BF16", size, self.EVERY)
+        assert numbers.dtype == np.float64
+        assert np.array_equal(numbers, np.full((2, 4), size), equal_nan=True)
+
+    def test_the_references_keep_the_dtype(self) -> None:
+        x, weight = np.random.default_rng(0).normal(size=(3, 2, 8)), np.arange(1.0, 9.0)
+        angles = np.linspace(0, 3, 12).reshape(3, 1, 4)
+        for make in (lambda x: expected.rms_norm(x, weight, 1e-6), lambda x: expected.rotate(x, angles, 1.1)):
+            narrow = make(x.astype(np.float32))
+            assert narrow.dtype == np.float32
+            assert np.allclose(narrow, make(x), rtol=0, atol=2e-6)
 
 
 class TestScenarios:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers.models.qwen3 import modeling_qwen3 as qwen3
 
 from tests.verify import attentions
 from tests.verify.attentions import put
@@ -100,6 +101,34 @@ def test_tiny_projections_show_eps_too() -> None:
     found = verify_model(model, tokens=IDS, scenarios=("plain",))
     assert failed(found) == set()
     assert status(found, "norm.eps") is Status.PASS
+
+
+def test_the_run_that_shows_eps_ends_at_the_attention_function() -> None:
+    """Each layer: itself, one token changed, and the small run, which needs no attention."""
+    calls: list[str] = []
+
+    class Counted(qwen3.Qwen3Attention):
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            calls.append("called")
+            result = super().forward(*args, **kwargs)
+            calls.append("ended")
+            return result
+
+    found = verify_model(put(live_model(), Counted), tokens=IDS, layers=(0,), heads=(0,), scenarios=("plain",))
+    assert status(found, "norm.eps") is Status.PASS
+    assert calls.count("called") == calls.count("ended") + 1
+
+
+def test_attention_that_catches_every_exception_is_judged_all_the_same() -> None:
+    class Patient(qwen3.Qwen3Attention):
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return super().forward(*args, **kwargs)
+            except Exception:  # noqa: BLE001 - as users' code has it
+                return super().forward(*args, **kwargs)
+
+    found = verify_model(put(live_model(), Patient), tokens=IDS, layers=(0,), scenarios=("plain",))
+    assert failed(found) == set()
 
 
 def test_a_large_wrong_eps_is_found_and_never_negative() -> None:

@@ -61,7 +61,7 @@ class Visibility:
     @cached_property
     def whole(self) -> "tuple[Block, ...]":
         """All blocks of rows of what is small enough to keep them."""
-        return tuple(_block(self, a, min(a + _FEW_ROWS, self.tq)) for a in range(0, self.tq, _FEW_ROWS))
+        return tuple(_block(self, a, min(a + _MOST_ROWS, self.tq)) for a in range(0, self.tq, _MOST_ROWS))
 
     def rows(self, start: int, stop: int, cols: slice = slice(None)) -> Bools:
         """Return who sees what for queries ``start`` to ``stop`` and the keys ``cols``: [rows, cols] bool."""
@@ -88,8 +88,7 @@ class Visibility:
 
 # A block of scores holds about this many numbers (16 MB of float64), whatever the number of keys.
 _BLOCK = 1 << 21
-_MOST_ROWS = 256
-_FEW_ROWS = 64  # of what is small: causal blocks of few rows leave out most of what is hidden
+_MOST_ROWS = 64  # causal blocks of few rows leave out most of what is hidden
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,7 @@ from tracer.verification.vectors import distances, ends
 _Made = TypeVar("_Made")
 At = tuple[Ints, Ints]  # tokens, as batch rows and places in their row
 SAMPLED = 4  # tokens at each end of those that count by which a fault would be told from what is right
+_SQUARES = (2.0**-40, 2.0**60)  # numbers of such a size, the largest of many, can be squared and summed in float32
 # What the numbers of a dtype are multiples of at least: a small component is off by as much whatever its size.
 _GRAIN = {"F16": 2.0**-24}
 
@@ -142,8 +143,13 @@ class Case:
 
     def numbers(self, array: Array, at: At | None) -> NDArray[Any]:
         """Return the values of tokens ``at``: float64 for the sampled ones (None); for others float32, which is exact,
-        where the run has 16 bits: its roundings are thousands of times as coarse, and there are many of them."""
-        return array.float64() if at is None or self.dtype not in ("F16", "BF16") else array.float32()
+        where the run has 16 bits: its roundings are thousands of times as coarse, and there are many of them. Where
+        squares would leave float32, float64 all the same."""
+        if at is None or self.dtype not in ("F16", "BF16"):
+            return array.float64()
+        numbers = array.float32()
+        low, high = _SQUARES
+        return numbers if low < np.abs(numbers).max(initial=low) < high else array.float64()
 
     def made(self, name: str, at: At | None = None) -> NDArray[Any] | None:
         """Return what projection ``name`` gave, [tokens, heads, D] for the tokens ``at`` (None: the sampled ones).
