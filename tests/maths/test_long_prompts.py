@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from tracer.maths import attention, tiles
 from tracer.maths.attention import Head, head, rescaled, seen_by
+from tracer.maths.threads import one_thread_a_product
 from tracer.maths.visibility import Visibility
 
 WINDOWED = Visibility(90, 90, left=6)
@@ -115,3 +117,14 @@ def test_the_same_head_at_another_scale_or_sight_is_computed_the_same_way() -> N
 
 def test_float32_is_for_long_prompts_only() -> None:
     assert random_head(Visibility(90, 90), single=True).computed.number == "float64"
+
+
+def test_products_get_their_threads_back() -> None:
+    def threads() -> set[int]:
+        return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
+
+    np.ones((2, 2)) @ np.ones((2, 2))
+    with threadpool_limits(limits=2, user_api="blas"):
+        with one_thread_a_product():
+            assert threads() == {1}
+        assert threads() == {2}

@@ -1,5 +1,6 @@
 """Nothing is averaged away: each token and head counts, in every scenario, however a projection is written."""
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from tracer.verification import expected
 from tracer.verification.case import Case
 from tracer.verification.entry import verify_checkpoint, verify_model
 from tracer.verification.records import Verification
+from tracer.verification.run import some_heads
 from tracer.verification.vectors import distance, distances, ratios, worst
 
 
@@ -77,7 +79,23 @@ class TestNumbers:
         assert self.numbers("F32", 1.5, self.EVERY).dtype == np.float64
         assert self.numbers("BF16", 1.5, None).dtype == np.float64
 
-    @pytest.mark.parametrize("size", [2.0**80, 2.0**-80, np.nan, 0.0])
+    def test_zeros_and_one_tiny_number_among_others(self) -> None:
+        bits = np.array([0, 0x3F80, 0xBF80], "<u2")  # 0, 1 and −1
+        some = SimpleNamespace(dtype="BF16")
+        assert Case.numbers(some, Array("BF16", bits), self.EVERY).dtype == np.float32  # type: ignore[arg-type]
+        with_tiny = Array("BF16", np.append(bits, np.uint16(0x0D00)))
+        assert Case.numbers(some, with_tiny, self.EVERY).dtype == np.float64  # type: ignore[arg-type]
+
+    def test_how_many_are_not_finite_is_counted_for_each_dtype(self) -> None:
+        every = Array("BF16", np.arange(1 << 16, dtype="<u2"))
+        assert every.nonfinite() == 2 * 128
+        assert Array("F32", np.array([1, np.nan, -np.inf], "<f4")).nonfinite() == 2
+
+    def test_a_length_that_overflows_is_infinitely_far(self) -> None:
+        big = np.full((1, 1, 4), 1e30, np.float32)
+        assert distances(big * 3, big) == float("inf")
+
+    @pytest.mark.parametrize("size", [2.0**80, 2.0**-80, np.nan])
     def test_squares_that_float32_cannot_hold_are_made_in_float64(self, size: float) -> None:
         numbers = self.numbers("BF16", size, self.EVERY)
         assert numbers.dtype == np.float64
@@ -90,6 +108,17 @@ class TestNumbers:
             narrow = make(x.astype(np.float32))
             assert narrow.dtype == np.float32
             assert np.allclose(narrow, make(x), rtol=0, atol=2e-6)
+
+
+class TestHeads:
+    """Outside the plain scenario a layer's share of the heads is looked at; none is left out over the layers."""
+
+    @pytest.mark.parametrize("layers", [1, 2, 4, 8, 28])
+    @pytest.mark.parametrize("heads", [2, 6, 14, 16, 32])
+    def test_all_come_up_about_as_often(self, layers: int, heads: int) -> None:
+        seen = Counter(head for place in range(layers) for head in some_heads(range(heads), range(layers), place))
+        assert max(seen.values()) - min(seen[head] for head in range(heads)) <= 1
+        assert all(len(some_heads(range(heads), range(layers), place)) >= min(heads, 2) for place in range(layers))
 
 
 class TestScenarios:

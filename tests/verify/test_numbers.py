@@ -4,6 +4,9 @@ from typing import Any
 
 import pytest
 import torch
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.modeling_utils import AttentionInterface
 from transformers.models.qwen3 import modeling_qwen3 as qwen3
 
 from tests.verify import attentions
@@ -103,32 +106,50 @@ def test_tiny_projections_show_eps_too() -> None:
     assert status(found, "norm.eps") is Status.PASS
 
 
-def test_the_run_that_shows_eps_ends_at_the_attention_function() -> None:
-    """Each layer: itself, one token changed, and the small run, which needs no attention."""
+def test_the_run_that_shows_eps_leaves_nothing_of_a_users_code_half_done() -> None:
+    """It needs no attention: the function is not called, but everything around it runs to its end."""
     calls: list[str] = []
 
-    class Counted(qwen3.Qwen3Attention):
+    class Lent(qwen3.Qwen3Attention):
         def forward(self, *args: Any, **kwargs: Any) -> Any:
             calls.append("called")
-            result = super().forward(*args, **kwargs)
-            calls.append("ended")
-            return result
-
-    found = verify_model(put(live_model(), Counted), tokens=IDS, layers=(0,), heads=(0,), scenarios=("plain",))
-    assert status(found, "norm.eps") is Status.PASS
-    assert calls.count("called") == calls.count("ended") + 1
-
-
-def test_attention_that_catches_every_exception_is_judged_all_the_same() -> None:
-    class Patient(qwen3.Qwen3Attention):
-        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            with torch.no_grad():
+                self.k_proj.weight.add_(2.0**-6)
             try:
                 return super().forward(*args, **kwargs)
-            except Exception:  # noqa: BLE001 - as users' code has it
-                return super().forward(*args, **kwargs)
+            except Exception:
+                calls.append("failed")
+                raise
+            finally:
+                calls.append("ended")
+                with torch.no_grad():
+                    self.k_proj.weight.sub_(2.0**-6)
 
-    found = verify_model(put(live_model(), Patient), tokens=IDS, layers=(0,), scenarios=("plain",))
-    assert failed(found) == set()
+    model = put(live_model(), Lent)
+    before = model.model.layers[0].self_attn.k_proj.weight.clone()
+    found = verify_model(model, tokens=IDS, layers=(0,), heads=(0,), scenarios=("plain",))
+    assert status(found, "norm.eps") is Status.PASS
+    assert calls.count("called") == calls.count("ended") > 3
+    assert "failed" not in calls
+    assert torch.allclose(model.model.layers[0].self_attn.k_proj.weight, before, rtol=0, atol=1e-6)
+
+
+def test_the_run_that_shows_eps_computes_no_attention() -> None:
+    attended: list[int] = []  # for each call of the module, how often it called the attention function
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        attended[-1] += 1
+        return sdpa_attention_forward(*args, **kwargs)
+
+    AttentionInterface.register("counted", counted)
+    AttentionMaskInterface.register("counted", sdpa_mask)
+    model, kept = live_model("counted"), []
+    attention = model.model.layers[0].self_attn
+    attention.register_forward_pre_hook(lambda *_: attended.append(0))
+    attention.register_forward_hook(lambda *_: kept.append(attended[-1]))
+    assert failed(verify_model(model, tokens=IDS, layers=(0,), scenarios=("plain",))) == set()
+    assert sorted(kept) == [0, *[1] * (len(kept) - 1)]
+    assert len(kept) > 2
 
 
 def test_a_large_wrong_eps_is_found_and_never_negative() -> None:

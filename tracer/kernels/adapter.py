@@ -91,7 +91,10 @@ class Adapted:
                     known=", ".join(known),
                 )
         try:
-            return self.__signature__.bind(*args, **given)
+            bound = self.__signature__.bind(*args, **given)
+            if "window_size" in bound.arguments:
+                bound.arguments["window_size"] = _window(bound.arguments["window_size"])
+            return bound
         except TypeError as fault:
             raise Unsupported("kernels.call", kernel=self.kind, function=self.name, fault=str(fault)) from fault
 
@@ -160,6 +163,12 @@ def _parameters(function: Function) -> Mapping[str, Parameter]:
         return inspect.signature(function).parameters
     except (TypeError, ValueError):
         return {}
+
+
+def _window(sides: Any) -> tuple[int, int]:
+    """Return how far a query sees to the left and to the right, −1 where that is open."""
+    left, right = (None, None) if sides is None else sides
+    return (-1 if left is None else left, -1 if right is None else right)
 
 
 def _same(value: Any, nothing: Any) -> bool:

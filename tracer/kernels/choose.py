@@ -197,8 +197,8 @@ def _find(interface: Interface, wanted: _Wanted, probes: Probes) -> _Found | _Re
         return _Refused(message(f"kernels.why_head_dim{narrow}", **limits))
     try:
         module = probes.module(interface.module)
-    except (ImportError, OSError, RuntimeError, AttributeError) as fault:
-        said = str(fault).splitlines()[0] if str(fault) else repr(fault)
+    except Exception as fault:  # noqa: BLE001 - whatever a package built for another torch or GPU raises: it is told
+        said = str(fault).splitlines()[0] if str(fault).strip() else repr(fault)
         absent = isinstance(fault, ModuleNotFoundError) and probes.recorded(kind) is None
         return _Refused(message("kernels.why_not_importable", kernel=kind, error=said), absent)
     version = probes.recorded(kind) or str(getattr(module, "__version__", ""))

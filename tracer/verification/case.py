@@ -27,7 +27,8 @@ from tracer.verification.vectors import distances, ends
 _Made = TypeVar("_Made")
 At = tuple[Ints, Ints]  # tokens, as batch rows and places in their row
 SAMPLED = 4  # tokens at each end of those that count by which a fault would be told from what is right
-_SQUARES = (2.0**-40, 2.0**60)  # numbers of such a size, the largest of many, can be squared and summed in float32
+# The bits of bfloat16's 2^-40 and 2^50: squares of numbers between them, and sums of those, have a place in float32.
+_SMALLEST, _LARGEST = (127 - 40) << 7, (127 + 50) << 7
 # What the numbers of a dtype are multiples of at least: a small component is off by as much whatever its size.
 _GRAIN = {"F16": 2.0**-24}
 
@@ -147,9 +148,7 @@ class Case:
         squares would leave float32, float64 all the same."""
         if at is None or self.dtype not in ("F16", "BF16"):
             return array.float64()
-        numbers = array.float32()
-        low, high = _SQUARES
-        return numbers if low < np.abs(numbers).max(initial=low) < high else array.float64()
+        return array.float32() if self.dtype == "F16" or _moderate(array.bits) else array.float64()
 
     def made(self, name: str, at: At | None = None) -> NDArray[Any] | None:
         """Return what projection ``name`` gave, [tokens, heads, D] for the tokens ``at`` (None: the sampled ones).
@@ -292,6 +291,14 @@ class Case:
             return None
         numbers = self.given["q"][row, index], self.given["k"][row, kv], self.given["v"][row, kv]
         return head(*numbers, self.scale, self.visibility(row))
+
+
+def _moderate(bits: NDArray[Any]) -> bool:
+    """Return whether bfloat16 numbers are all zero or of a size that can be squared in float32; NaN is not."""
+    if not bits.size:
+        return True
+    size = bits & 0x7FFF
+    return bool(size.max() < _LARGEST and (size - np.uint16(1)).min() >= _SMALLEST - 1)  # 0 − 1 is the largest uint16
 
 
 def _same_numbers(a: Array, b: Array) -> str | None:

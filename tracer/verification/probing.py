@@ -65,10 +65,13 @@ def probe(
     """Return what the call's probes gave; ``full`` adds those that need to be run once a layer only; ``steady`` says
     that this layer is known to give the same bits each time."""
     keys = _keys(seen, step)
+    found = probes.weights(call, keys, facts.head_dim, facts.heads, range(keys))
     moved = tuple(_moved(call, tokens, plan) for tokens in changes(step, plan.thorough))
+    if found is None and not (plan.thorough or step.past or step.starts or step.mask) and step.ids.shape[1] > 2:
+        # what moves is all that shows who sees whom: the first tokens, too
+        moved += (Moved(((0, 1),), probes.moved_rows(call, [(0, 1)])),)
     # Rows that kept their bits have shown that the call repeats; only where few did must that be looked at.
     repeats = steady or any(int((~one.rows).sum()) >= _STEADY for one in moved) or probes.repeats(call)
-    found = probes.weights(call, keys, facts.head_dim, facts.heads, range(keys))
     eager = _eager(seen, step, facts, plan)
     value_heads = probes.value_heads(call, keys, facts.kv_heads, facts.head_dim, step.rows)
     if not full:
@@ -102,8 +105,8 @@ def _keys(seen: AttentionSeen, step: Step) -> int:
 def changes(step: Step, thorough: bool) -> list[tuple[tuple[int, int], ...]]:
     """Return the tokens to change, run by run.
 
-    In one pass without padding: the middle one (the last is changed for the whole model), or each in turn. With
-    padding: all of it at once.
+    In one pass without padding: an odd one in the middle, which ends a pair (the last is changed for the whole model),
+    or each in turn. With padding: all of it at once.
     Packed: the first sequence's end and the last one's beginning, where a leak into what lies between shows first.
     """
     if step.past:
@@ -113,7 +116,7 @@ def changes(step: Step, thorough: bool) -> list[tuple[tuple[int, int], ...]]:
         return [((0, step.starts[1] - 1), (0, step.starts[-2]))]
     if step.mask:
         return [tuple((int(row), int(t)) for row, t in np.argwhere(~step.real))]
-    tried = range(1, length) if thorough else [length // 2]
+    tried = range(1, length) if thorough else [length // 2 | 1]
     return [((0, t),) for t in tried if 0 < t < length]
 
 

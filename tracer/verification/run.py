@@ -3,6 +3,7 @@
 Must not know: command lines, checkpoints, how results are shown.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -75,7 +76,9 @@ def examine(live: Live, places: Places, kind: str, wanted: Examination) -> Exami
     made = [one for name in names if (one := scenarios.make(name, wanted.ids, wanted.pad)) is not None]
     started = time.perf_counter()
     work = _Work(live, places, kind, wanted, total=_total(made, wanted))
-    with one_thread_a_product():  # the judges' products are small, and come between those of the model
+    # The judges' products are small, and come between those of the model, whose own calls and their repetitions all run
+    # inside, so that they run alike.
+    with one_thread_a_product():
         for scenario in made:
             work.run(scenario)
     return Examined(
@@ -153,7 +156,7 @@ class _Work:
         if spoiled is not None:
             self._spoiled(scenario, step, record, spoiled)
             return
-        heads = self.wanted.heads if plain or self.wanted.thorough else _some(self.wanted, call.layer)
+        heads = self.wanted.heads if plain or self.wanted.thorough else self._some(call.layer)
         plan = Plan(heads, self.wanted.thorough, self._advance)
         steady = call.layer in self.plain.cases and call.layer not in self.unsteady and not _drops(record)
         probed = probe(call, record, step, facts, plan, plain, steady) if step.judged else Probed(True)
@@ -176,6 +179,12 @@ class _Work:
             self.unsteady.add(call.layer)
         self._keep(found)
         self._advance()
+
+    def _some(self, layer: int) -> tuple[int, ...]:
+        """Return the heads of a layer that are looked at outside the plain scenario."""
+        kind = self.live.facts(layer).layer_type
+        alike = [other for other in self.wanted.layers if self.live.facts(other).layer_type == kind]
+        return some_heads(self.wanted.heads, alike, alike.index(layer))
 
     def _spoiled(self, scenario: Scenario, step: Step, record: AttentionSeen, spoiled: finite.Spoiled) -> None:
         """Say that a layer's numbers are not finite, and nothing else of it."""
@@ -247,14 +256,14 @@ def _drops(record: AttentionSeen) -> bool:
     return (kernel is not None and kernel.dropout > 0) or (interface is not None and interface.dropped > 0)
 
 
-def _some(wanted: Examination, layer: int) -> tuple[int, ...]:
-    """Return a few of the heads, others in each layer: what padding, packing and a cache do is the same for all.
+def some_heads(heads: Sequence[int], layers: Sequence[int], place: int) -> tuple[int, ...]:
+    """Return a few of ``heads`` for the layer at ``place`` of ``layers``, which are alike: what padding, packing and a
+    cache do is the same for all heads.
 
-    The more layers are looked at, the fewer, but each head comes up about twice.
+    The more layers there are, the fewer heads of each, but all come up about twice; those of one layer lie apart.
     """
-    heads = wanted.heads
-    count = max(_FEWEST_HEADS, min(_HEADS, -(-2 * len(heads) // len(wanted.layers))))
+    count = max(_FEWEST_HEADS, min(_HEADS, -(-2 * len(heads) // len(layers))))
     if len(heads) <= count:
-        return heads
-    step = len(heads) / count
-    return tuple(sorted({heads[(int(n * step) + layer) % len(heads)] for n in range(count)}))
+        return tuple(heads)
+    step = next(n for n in range(round(len(heads) * 0.618), 0, -1) if math.gcd(n, len(heads)) == 1)
+    return tuple(sorted(heads[(place * count + n) * step % len(heads)] for n in range(count)))

@@ -40,7 +40,7 @@ def distances(found: NDArray[Any], right: NDArray[Any], grain: float = 0.0) -> N
     off = np.where(np.isfinite(off), np.maximum(off, 0.0), np.inf)
     with np.errstate(invalid="ignore", divide="ignore"):
         relative: NDArray[Any] = np.where(off == 0, 0.0, off / size)
-    return relative
+    return np.where(np.isnan(relative), np.inf, relative)
 
 
 def distance(found: Floats, right: Floats) -> float:

@@ -84,16 +84,16 @@ class Call:
         replace: Mapping[str, Callable[[Any], Any]] | None = None,
         values: Any = None,
         keep: Collection[str] = (),
-        attend: bool = True,
+        attended: Any = None,
     ) -> tuple[Any, Collected]:
         """Make the call again and return its output and, of what it did, the parts and ``interface`` named in ``keep``.
 
         ``hidden`` stands in for the hidden states; ``replace`` names parts of the module whose output goes through a
-        function; ``values`` [B, K, T, D] stand in for the values a cache held. Without ``attend`` the call ends at the
-        attention function, whose arguments are kept, and the output is None. The model's own cache is not touched.
+        function; ``values`` [B, K, T, D] stand in for the values a cache held; ``attended`` for what the attention
+        function gives, which is then not called: its arguments are kept. The model's own cache is not touched.
         """
         changed = self.hidden if hidden is None else hidden
-        return self._again(self, How(changed, replace or {}, values, frozenset(keep), attend))
+        return self._again(self, How(changed, replace or {}, values, frozenset(keep), attended))
 
 
 @dataclass(frozen=True)
@@ -104,4 +104,4 @@ class How:
     replace: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     values: Any = None
     keep: frozenset[str] = EVERYTHING
-    attend: bool = True
+    attended: Any = None

@@ -109,9 +109,7 @@ class Changed:
 
 def quiet(call: Call, scale: float) -> Changed:
     """Make the call again with hidden states ``scale`` times as large (a power of two: exact)."""
-    # What comes after is not needed; where the function is called in pieces, or torch's own, it is not stopped at.
-    whole = len(call.collected.interfaces) != 1
-    _, collected = call.again(call.hidden * scale, keep=("q_proj", "k_proj", INTERFACE), attend=whole)
+    _, collected = call.again(call.hidden * scale, keep=("q_proj", "k_proj", INTERFACE), attended=_attended(call))
 
     def array(tensor: Any) -> Array | None:
         return None if tensor is None else to_array(tensor)
@@ -119,6 +117,16 @@ def quiet(call: Call, scale: float) -> Changed:
     seen = _seen(collected)
     made = (collected.gave("q_proj"), collected.gave("k_proj"), seen.get("query"), seen.get("key"))
     return Changed(*(array(tensor) for tensor in made))
+
+
+def _attended(call: Call) -> Any:
+    """Return what the attention function gave, copied, so that it need not be computed where it is of no interest; None
+    where the function was not called just once with the usual results."""
+    if len(call.collected.interfaces) != 1 or call.collected.interfaces[0]["results"] > 2:
+        return None
+    (own,) = call.collected.interfaces
+    output, weights = (None if own[name] is None else own[name].clone() for name in ("output", "weights"))
+    return output if own["results"] == 1 else (output, weights)
 
 
 # A stack of score matrices holds at most this many numbers at one time.

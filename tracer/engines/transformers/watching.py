@@ -168,12 +168,9 @@ class Watch:
         _give_cache(call.module, arguments, call.cache, how.values)
         collected, usual = Collected(), self._how
         self._again_now, self._collected, self._how = True, collected, how
-        output = None
         try:
             with self._functions:
                 output = call.module(**arguments)
-        except Reached:  # at the attention function, where the call was to end
-            pass
         finally:
             self._again_now, self._collected, self._how = False, None, usual
         collected.settle(*how.hidden.shape[:2])
@@ -216,9 +213,9 @@ class Watch:
         @functools.wraps(function)
         def attention(*args: Any, **kwargs: Any) -> Any:
             collected = self.collected
-            if collected is not None and not self._how.attend:
+            if collected is not None and self._how.attended is not None:
                 collected.interfaces.append(_arguments(function, args, kwargs))
-                raise Reached
+                return self._how.attended
             result = function(*args, **kwargs)
             collected = self.collected
             if collected is not None and self.wants_interface:
@@ -310,6 +307,7 @@ def _interface(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], res
         **given,
         "function": function,
         "output": output.detach().clone(),
+        "results": len(result) if isinstance(result, tuple) else 1,
         "weights": None if weights is None else weights.detach().clone(),
         "place": caller(),
         "attend": _attend(function, args, kwargs, copied),

@@ -245,7 +245,8 @@ def _errors(case: Case) -> dict[int, Floats] | None:
     if not case.given or weights is None or max(case.heads) >= case.given["q"].shape[1]:
         return None
     rows = np.flatnonzero(case.rows[0])
-    rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(_KEY_ROWS, len(rows))).astype(np.int64))]
+    last = len(rows) - 1  # the first token sees only itself, whichever head it reads
+    rows = rows[np.unique(np.linspace(min(1, last), last, min(_KEY_ROWS, len(rows))).astype(np.int64))]
     hidden = ~case.visibility(0).at(rows)
     queries, keys = case.given["q"][0][:, rows] * case.scale, case.given["k"][0]
     every = keys.reshape(-1, keys.shape[-1]).T

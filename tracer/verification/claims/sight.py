@@ -53,7 +53,8 @@ def effect(case: Case) -> list[Finding]:
         return [untested(case, id, expected=wanted, reason=say("effect_single" if not tried else "effect_blind"))]
     tokens = [token for moved in case.probed.moved for _, token in moved.tokens]
     if leak is None:
-        measured = say(id.replace(".", "_") + "_measured", tokens=_some(tokens))
+        one = "_one" if id == "causal.effect" and len(tokens) == 1 else ""
+        measured = say(id.replace(".", "_") + "_measured" + one, tokens=_some(tokens))
     else:
         measured = say("effect_leak", token=leak[0], row=leak[2], batch=leak[1])
     return [
