@@ -398,3 +398,44 @@ def test_a_hook_that_changes_nothing_is_told_on_the_page_only(register: str) -> 
     found = tracer.verify(model, tokens=IDS, scenarios=("plain",))
     assert found.exit_code == 0
     assert found.warnings[0].text().startswith("Forward hooks are registered on self_attn (layer 0–1).")
+
+
+def louder(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    return args, {**kwargs, "hidden_states": kwargs["hidden_states"] * 1.5}
+
+
+def louder_in_place(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    kwargs["hidden_states"].mul_(1.5)
+    return args, kwargs
+
+
+@pytest.mark.parametrize("hook", [louder, louder_in_place])
+def test_a_hook_that_changes_the_input_is_repeated_on_the_input_as_it_was_passed(hook: Any) -> None:
+    model = live_model()
+    model.model.layers[1].self_attn.register_forward_pre_hook(hook, with_kwargs=True)
+    found = tracer.verify(model, tokens=IDS)
+    assert failed(found) == set()
+    assert {"self_attn"} == {warning.values["name"] for warning in found.warnings}
+    assert len(model.model.layers[1].self_attn._forward_pre_hooks) == 1
+
+
+def test_a_hook_that_lets_later_tokens_in_is_caught_and_not_called_dropout() -> None:
+    model = live_model()
+
+    def mixed(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        x = kwargs["hidden_states"]
+        return args, {**kwargs, "hidden_states": x + x.roll(-1, 1)}
+
+    model.model.layers[1].self_attn.register_forward_pre_hook(mixed, with_kwargs=True)
+    assert {"causal.effect", "causal.model"} <= failed(tracer.verify(model, tokens=IDS))
+    assert "dropout.off" not in failed(tracer.verify(model, tokens=IDS))
+
+
+def test_what_is_random_without_dropout_is_not_called_dropout() -> None:
+    model = live_model()
+    attention = model.model.layers[1].self_attn
+    attention.register_forward_hook(lambda _, given, made: (made[0] + torch.rand_like(made[0]), made[1]))
+    text = complaint(model)
+    assert "1. The same call does not give the same bits again  [dropout.off]" in text
+    assert "change:   nothing is dropped (p = 0): look for what is random, or kept from call to call" in text
+    assert "call model.eval()" not in text

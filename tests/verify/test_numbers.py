@@ -17,6 +17,7 @@ from tracer.errors import InputError
 from tracer.records import ModelFacts, Status
 from tracer.texts import LANGUAGES, message
 from tracer.verification.entry import verify_checkpoint, verify_model
+from tracer.verification.review import review
 
 
 def with_zero(*names: str, layer: int = 1) -> Any:
@@ -57,10 +58,13 @@ def test_nan_in_a_weight_is_the_only_thing_told() -> None:
     found = verify_model(model, tokens=IDS)
     assert failed(found) == {"projections"}
     assert outcome(found, "projections").check.measured.text() == (
-        "q_proj.weight of layer 0 holds NaN or infinity (1 numbers)"
+        "q_proj.weight of layer 0 holds NaN or infinity (1 number)"
     )
     reasons = {o.check.reason.text() for o in found.outcomes if o.check.status is Status.NOT_TESTABLE}
     assert "q_proj.weight of layer 0 is not finite, which spoils everything after it" in reasons
+    text = review(found)
+    assert "change:   find what wrote NaN or infinity into this weight" in text
+    assert "transposed" not in text
 
 
 def test_a_nan_from_outside_the_attention_is_no_fault_of_it() -> None:
@@ -70,6 +74,48 @@ def test_a_nan_from_outside_the_attention_is_no_fault_of_it() -> None:
     found = verify_model(model, tokens=IDS, layers=(1,))
     assert found.exit_code == 3
     assert "what goes into layer 1 holds NaN" in outcome(found, "kernel.output").check.reason.text()
+
+
+@pytest.mark.parametrize("place", [0, 9, 16, 23, 30])
+def test_an_embedding_that_is_not_finite_accuses_nothing_in_any_scenario(place: int) -> None:
+    # Among 24 tokens, some of these are cached first, some come later: what the cache holds is looked at, too.
+    model = live_model()
+    with torch.no_grad():
+        model.model.embed_tokens.weight[IDS[place]] = float("inf")
+    found = verify_model(model, tokens=IDS)
+    assert failed(found) == set()
+    reasons = {reason.text() for o in found.outcomes for reason, _ in o.reasons if "infinity" in reason.text()}
+    assert reasons == {
+        f"the hidden states that go into layer 0 hold NaN or infinity at token id {IDS[place]}: "
+        "look at that row of the embedding's weight"
+    }
+
+
+def test_a_padding_token_that_is_not_finite_accuses_nothing_either() -> None:
+    model = live_model()
+    with torch.no_grad():
+        model.model.embed_tokens.weight[0] = float("nan")
+    found = verify_model(model, tokens=tuple(id for id in IDS if id))
+    assert failed(found) == set()
+    assert status(found, "projections") is Status.PASS
+    assert "token id 0" in outcome(found, "kernel.output", "padded").check.reason.text()
+
+
+def test_keys_of_an_earlier_pass_that_are_not_finite_are_not_the_caches_fault() -> None:
+    model = live_model()
+    first = IDS[2]
+
+    def burst(_: Any, given: Any, made: torch.Tensor) -> torch.Tensor:  # one token's hidden states, between two layers
+        made = made.clone()
+        made[:, :, 0] = torch.where(ids[-1] == first, torch.inf, made[:, :, 0])
+        return made
+
+    ids: list[torch.Tensor] = []
+    model.model.embed_tokens.register_forward_pre_hook(lambda _, given: ids.append(given[0]))
+    model.model.layers[0].mlp.register_forward_hook(burst)
+    found = verify_model(model, tokens=IDS, layers=(1,))
+    assert failed(found) == set()
+    assert "layer 1" in outcome(found, "kernel.output", "decode").check.reason.text()
 
 
 def test_an_identity_in_the_norms_place_is_named() -> None:

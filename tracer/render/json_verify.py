@@ -89,7 +89,7 @@ def _outcome(outcome: Outcome, language: str) -> dict[str, Any]:
         "untested_layers": list(outcome.untested),
         "untested_reason": None if outcome.why is None else jsonable.sentence(outcome.why, language),
         "failed": [{"layer": layer, "head": head} for layer, head in failed],
-        "change": jsonable.sentence(advice(outcome.check.id), language) if failed else None,
+        "change": jsonable.sentence(advice(outcome.check), language) if failed else None,
     }
 
 

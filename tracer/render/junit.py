@@ -62,7 +62,7 @@ def _case(suite: Element, outcome: Outcome, found: Verification, language: str) 
         rows = [("measured", check.measured), ("expected", check.expected), ("because", check.reason)]
         told = "".join(f"{say(message(f'verify.row_{row}')).strip()} {say(text)}\n" for row, text in rows)
         seen = f"{say(message('verify.row_seen')).strip()} {where(outcome, found, language)}\n"
-        change = f"{say(message('verify.row_change')).strip()} {say(advice(check.id))}\n"
+        change = f"{say(message('verify.row_change')).strip()} {say(advice(check))}\n"
         failure.text = _clean(f"\n{place}{told}{seen}{change}")
 
 

@@ -153,7 +153,7 @@ def _failed(say: _Say, found: Verification) -> list[Section]:
             details.append((say("row_also").strip(" :："), line(", ".join(also))))
         mark, role = MARKS[Status.FAIL]
         claim = line(Piece(say.of(denial(check)), Role.STRONG), muted(f"  {check.id}")[0])
-        change = line(Piece(say.of(advice(check.id)), Role.STRONG))
+        change = line(Piece(say.of(advice(check)), Role.STRONG))
         blocks.append(Verdicts((Verdict(role, mark, claim, tuple(details), change),)))
         if check.site is not None:
             blocks.append(excerpt([Pointed(check.site, "")]))

@@ -142,7 +142,7 @@ def _one(number: int, outcome: Outcome, also: list[str], found: Verification, la
         lines += [f"   {check.site.place} · {check.site.scope}", f"       {_code(check.site)}"]
     lines += [f"   {say(f'row_{name}')} {text}" for name, text in _rows(check, language)]
     lines.append(f"   {say('row_seen')} {where(outcome, found, language)}")
-    lines.append(f"   {say('row_change')} {advice(check.id).text(language)}")
+    lines.append(f"   {say('row_change')} {advice(check).text(language)}")
     if also:
         lines.append(f"   {say('row_also')} {', '.join(also)}")
     return "\n".join(lines)

@@ -108,9 +108,11 @@ class _Work:
     plain: runs.PlainRun = field(default_factory=runs.PlainRun)
     unsteady: set[int] = field(default_factory=set)
     made_wrong: set[int] = field(default_factory=set)  # layers whose keys or values are wrong without a cache already
-    spoiled: finite.Spoiled | None = (
-        None  # the first layer whose weights are not finite: nothing after it can be judged
-    )
+    # the first layer whose weights are not finite, which spoils everything after it, and what else was the first to be
+    # not finite in the passes of one scenario, which share a cache
+    spoiled: finite.Spoiled | None = None
+    origin: finite.Spoiled | None = None
+    reached: set[int] = field(default_factory=set)  # the layers that it reached in them
     plain_seconds: float = 0.0
     judging: float = 0.0
     _done: int = 0
@@ -119,6 +121,7 @@ class _Work:
         """Run one scenario, with what belongs to it."""
         cache = self.live.new_cache() if scenario.cached else None
         rows = caches.CacheRows()
+        self.origin, self.reached = None, set()
         for number, step in enumerate(scenario.steps):
 
             def judge(call: Call, number: int = number, step: Step = step) -> None:
@@ -148,11 +151,7 @@ class _Work:
         plain = scenario.id == "plain"
         facts = self.live.facts(call.layer)
         record = seen(call)
-        spoiled = finite.spoiled(record, step.rows)
-        if spoiled is not None and spoiled.parts and self.spoiled is None:
-            self.spoiled = spoiled
-        if self.spoiled is not None and call.layer > self.spoiled.layer:
-            spoiled = self.spoiled
+        spoiled = self._not_finite(record, step)
         if spoiled is not None:
             self._spoiled(scenario, step, record, spoiled)
             return
@@ -179,6 +178,21 @@ class _Work:
             self.unsteady.add(call.layer)
         self._keep(found)
         self._advance()
+
+    def _not_finite(self, record: AttentionSeen, step: Step) -> finite.Spoiled | None:
+        """Return what is not finite before this call computes anything, by where that began; None where all is."""
+        found = finite.spoiled(record, step, padding=self.origin is not None)
+        if found is not None and found.parts:
+            self.spoiled = self.spoiled or found
+        if self.spoiled is not None and record.layer > self.spoiled.layer:
+            return self.spoiled
+        if found is None and record.layer not in self.reached:
+            return None
+        if found is not None and found.parts:
+            return found
+        self.origin = self.origin or found
+        self.reached.add(record.layer)
+        return self.origin or found
 
     def _some(self, layer: int) -> tuple[int, ...]:
         """Return the heads of a layer that are looked at outside the plain scenario."""

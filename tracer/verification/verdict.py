@@ -29,12 +29,15 @@ def claim(id: str, **values: object) -> Message:
 
 def denial(check: Check) -> Message:
     """Return what is wrong where ``check`` fails: its claim turned round."""
+    if check.figures.get("cause") == "not_repeatable":
+        return message("denials.not_repeatable")
     return message(f"denials.{check.id.replace('.', '_')}", **check.claim.values)
 
 
-def advice(id: str) -> Message:
-    """Return what to change where the check ``id`` fails."""
-    return say(id.replace(".", "_") + "_fix")
+def advice(check: Check) -> Message:
+    """Return what to change where ``check`` fails: by its figure ``cause`` where that is not the usual one."""
+    cause = check.figures.get("cause") or check.id.replace(".", "_")
+    return say(f"{cause}_fix")
 
 
 def finding(

@@ -65,18 +65,28 @@ def _whole(pieces: list[Any], batch: int, length: int) -> Any:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of one layer's attention, and the means to make it again. ``hidden`` and ``output`` [B, T, C]."""
+    """One call of one layer's attention, and the means to make it again. ``hidden`` and ``output`` [B, T, C].
+
+    ``arguments`` are those that the module's code received; ``passed`` those that its caller passed, where the user's
+    own hooks made the first of the second, as they do again whenever the call is made again; else None.
+    """
 
     layer: int
     module: Any
     hidden: Any
     output: Any
     arguments: Mapping[str, Any]
+    passed: Mapping[str, Any] | None
     collected: Collected
     kernels: tuple[tuple[KernelSeen, Place | None], ...]
     positions: Any
     cache: Any  # this layer's part of the cache as it was before the call, None without one
     _again: Callable[..., tuple[Any, Collected]]
+
+    @property
+    def given(self) -> Any:
+        """The hidden states as the caller passed them, [B, T, C]."""
+        return self.hidden if self.passed is None else self.passed["hidden_states"]
 
     def again(
         self,
@@ -88,11 +98,12 @@ class Call:
     ) -> tuple[Any, Collected]:
         """Make the call again and return its output and, of what it did, the parts and ``interface`` named in ``keep``.
 
-        ``hidden`` stands in for the hidden states; ``replace`` names parts of the module whose output goes through a
-        function; ``values`` [B, K, T, D] stand in for the values a cache held; ``attended`` for what the attention
-        function gives, which is then not called: its arguments are kept. The model's own cache is not touched.
+        ``hidden`` stands in for the hidden states ``given``; ``replace`` names parts of the module whose output goes
+        through a function; ``values`` [B, K, T, D] stand in for the values a cache held; ``attended`` for what the
+        attention function gives, which is then not called: its arguments are kept. The model's own cache is not
+        touched.
         """
-        changed = self.hidden if hidden is None else hidden
+        changed = self.given if hidden is None else hidden
         return self._again(self, How(changed, replace or {}, values, frozenset(keep), attended))
 
 

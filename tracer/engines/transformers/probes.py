@@ -39,7 +39,7 @@ def moved_rows(call: Call, changed: Sequence[tuple[int, int]]) -> NDArray[np.boo
 
     Negation is exact, keeps every magnitude and moves query, key and value.
     """
-    hidden = call.hidden.clone()
+    hidden = call.given.clone()
     for row, position in changed:
         hidden[row, position] = -hidden[row, position]
     output, _ = call.again(hidden)
@@ -109,7 +109,7 @@ class Changed:
 
 def quiet(call: Call, scale: float) -> Changed:
     """Make the call again with hidden states ``scale`` times as large (a power of two: exact)."""
-    _, collected = call.again(call.hidden * scale, keep=("q_proj", "k_proj", INTERFACE), attended=_attended(call))
+    _, collected = call.again(call.given * scale, keep=("q_proj", "k_proj", INTERFACE), attended=_attended(call))
 
     def array(tensor: Any) -> Array | None:
         return None if tensor is None else to_array(tensor)

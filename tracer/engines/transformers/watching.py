@@ -72,7 +72,8 @@ class Watch:
         self._again_now = False
         self._functions = _Functions(self)
         self._entered_mode = False
-        self._entered: tuple[Mapping[str, Any], Any, Any] | None = None
+        self._passed: Mapping[str, Any] | None = None  # the arguments as the caller passed them
+        self._entered: tuple[Mapping[str, Any], Mapping[str, Any] | None, Any, Any] | None = None
         self._positions: Any = None
 
     @contextmanager
@@ -93,6 +94,9 @@ class Watch:
         return self._collected if threading.get_ident() == self._owner else None
 
     def _hook(self, stack: ExitStack, layer: int, module: Any) -> None:
+        if module._forward_pre_hooks:  # what the user's own hooks change, they change again in each repetition
+            first = module.register_forward_pre_hook(self._pass, with_kwargs=True, prepend=True)
+            stack.callback(first.remove)
         stack.callback(module.register_forward_pre_hook(self._enter, with_kwargs=True).remove)
         stack.callback(module.register_forward_hook(functools.partial(self._leave, layer), with_kwargs=True).remove)
         for name in PARTS:
@@ -105,12 +109,19 @@ class Watch:
         positions = kwargs.get("position_ids", args[1] if len(args) > 1 else None)
         self._positions = None if positions is None else positions.detach().clone()
 
+    def _pass(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._again_now or threading.get_ident() != self._owner:
+            return
+        arguments = _named(module, args, kwargs)
+        self._passed = {**arguments, "hidden_states": arguments["hidden_states"].detach().clone()}
+
     def _enter(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._again_now or threading.get_ident() != self._owner:
             return
         arguments = _named(module, args, kwargs)
         cache = _cache_layer(module, arguments)
-        self._entered = (arguments, arguments["hidden_states"].detach().clone(), copy.deepcopy(cache))
+        passed, self._passed = self._passed, None
+        self._entered = (arguments, passed, arguments["hidden_states"].detach().clone(), copy.deepcopy(cache))
         self._collected = Collected()
         for kernel in self._kernels:
             kernel.clear()
@@ -129,7 +140,7 @@ class Watch:
             return
         self._close()
         collected, self._collected = self._collected, None
-        arguments, hidden, cache = self._entered
+        arguments, passed, hidden, cache = self._entered
         self._entered = None
         if collected is None:
             return
@@ -143,6 +154,7 @@ class Watch:
                 hidden,
                 result.detach().clone(),
                 arguments,
+                passed,
                 collected,
                 kernels,
                 self._positions,
@@ -164,7 +176,12 @@ class Watch:
         return changed
 
     def _run_again(self, call: Call, how: How) -> tuple[Any, Collected]:
-        arguments = {**call.arguments, "hidden_states": how.hidden}
+        hidden, given = how.hidden, call.arguments
+        if (
+            call.passed is not None
+        ):  # a hook may change what it is given in place: the next one needs it too
+            hidden, given = hidden.clone(), call.passed
+        arguments = {**given, "hidden_states": hidden}
         _give_cache(call.module, arguments, call.cache, how.values)
         collected, usual = Collected(), self._how
         self._again_now, self._collected, self._how = True, collected, how

@@ -156,4 +156,5 @@ def dropout(case: Case) -> Finding:
         p=active,
         argument=given,
         repeats=case.probed.repeats,
+        **({"cause": "not_repeatable"} if active == 0 and not case.probed.repeats else {}),
     )

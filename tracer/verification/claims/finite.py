@@ -1,5 +1,5 @@
 """Are the numbers finite: the weights of the attention, and what goes into it? Where they are not, nothing else is to
-be told of the layer.
+be told of the layer, nor of what reads from it.
 
 Must not know: torch.
 """
@@ -7,12 +7,15 @@ Must not know: torch.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from tracer.engines.transformers.observed import AttentionSeen
+from tracer.names import spans
 from tracer.records import Status
 from tracer.texts import Message
 from tracer.verification.case import Case
 from tracer.verification.records import Finding
-from tracer.verification.scenarios import Bools
+from tracer.verification.scenarios import Bools, Step
 from tracer.verification.verdict import claim, finding, say, untested
 
 # What is about queries and keys each, and what about no part at all; what only other scenarios have is left out.
@@ -24,36 +27,66 @@ _WHOLE += ("heads.keys", "heads.values")
 
 @dataclass(frozen=True)
 class Spoiled:
-    """What is not finite: parts of the attention of ``layer`` (by name, how many numbers), or what goes into it."""
+    """What is not finite: parts of the attention of ``layer`` (by name, how many numbers), or else what goes into it:
+    hidden states, at these ``tokens`` where they come straight from the embedding, or keys and values ``kept`` by a
+    cache."""
 
     layer: int
     parts: Mapping[str, int]
-    given: int
+    tokens: tuple[int, ...] = ()
+    kept: bool = False
 
 
-def spoiled(seen: AttentionSeen, rows: Bools) -> Spoiled | None:
+def spoiled(seen: AttentionSeen, step: Step, padding: bool) -> Spoiled | None:
     """Return what of a call was not finite before it computed anything, None where everything was, or where that shows
-    in nothing that any part of it gives; of what goes in, the ``rows`` [B, T] that count."""
+    in nothing that any part of it gives.
+
+    Of what goes in, the tokens that count, and ``padding`` too where that is asked for and of what the embedding gives.
+    """
     if not any(array.nonfinite() for array in (seen.output, *(call.gave for call in seen.modules))):
         return None
-    given = seen.hidden[rows].nonfinite()
     parts = {name: count for name, array in seen.parts.weights.items() if (count := array.nonfinite())}
-    return Spoiled(seen.layer, parts, given) if parts or given else None
+    if parts:
+        return Spoiled(seen.layer, parts)
+    rows = np.ones_like(step.rows) if padding or seen.layer == 0 else step.rows
+    if seen.hidden[rows].nonfinite():
+        return Spoiled(seen.layer, {}, _tokens(seen, step, rows) if seen.layer == 0 else ())
+    return Spoiled(seen.layer, {}, kept=True) if _kept(seen, step) else None
+
+
+def _tokens(seen: AttentionSeen, step: Step, rows: Bools) -> tuple[int, ...]:
+    """Return the ids of the tokens whose hidden states are not finite."""
+    found = {int(step.ids[row, t]) for row, t in np.argwhere(rows) if seen.hidden[row, t : t + 1].nonfinite()}
+    return tuple(sorted(found))
+
+
+def _kept(seen: AttentionSeen, step: Step) -> bool:
+    """Return whether keys or values of earlier passes, as the cache handed them back, are not finite."""
+    call, new = seen.interface, step.ids.shape[1]
+    if call is None or not step.past:
+        return False
+    return any(array[:, :, :-new].nonfinite() > 0 for array in (call.key, call.value))
 
 
 def claims(case: Case, found: Spoiled) -> list[Finding]:
     """Return a failure for each part of this layer whose weights are not finite, and all else as not testable."""
     own = found.parts if found.layer == case.layer else {}
     failed = [_part(case, name, count) for name, count in own.items()]
-    reason = say("not_finite_given", layer=case.layer, count=found.given)
-    if found.parts:
-        names = ", ".join(f"{name}.weight" for name in found.parts)
-        reason = say("not_finite_weights", names=names, layer=found.layer)
+    reason = _reason(found)
     if case.scenario.id != "plain":
         return failed or [_untested(case, "kernel.output", None, reason)]
     rest = [_untested(case, id, part, reason) for id in _OF_EACH for part in "qk"]
     rest += [_untested(case, "projections", part, reason) for part in "qkvo" if f"{part}_proj" not in own]
     return [*failed, *rest, *(_untested(case, id, None, reason) for id in _WHOLE)]
+
+
+def _reason(found: Spoiled) -> Message:
+    if found.parts:
+        names = ", ".join(f"{name}.weight" for name in found.parts)
+        return say("not_finite_weights", names=names, layer=found.layer)
+    if found.tokens:
+        return say("not_finite_tokens", tokens=spans(list(found.tokens)))
+    return say("not_finite_cache" if found.kept else "not_finite_given", layer=found.layer)
 
 
 def _part(case: Case, name: str, count: int) -> Finding:
@@ -63,14 +96,21 @@ def _part(case: Case, name: str, count: int) -> Finding:
         case,
         id,
         Status.FAIL,
-        measured=say("not_finite_measured", weight=f"{name}.weight", layer=case.layer, count=count),
+        measured=_measured(case, f"{name}.weight", count),
         expected=say("finite_expected"),
         reason=say("finite_why"),
         site=case.places.site(f"project.{part}" if kind == "proj" else f"norm.{part}"),
         about=claim(id, part=part),
         part=part,
         count=count,
+        cause="not_finite",
     )
+
+
+def _measured(case: Case, weight: str, count: int) -> Message:
+    if count == 1:
+        return say("not_finite_measured_one", weight=weight, layer=case.layer)
+    return say("not_finite_measured", weight=weight, layer=case.layer, count=count)
 
 
 def _untested(case: Case, id: str, part: str | None, reason: Message) -> Finding:
