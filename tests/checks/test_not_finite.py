@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.checks.conftest import Setup, array, site
+from tests.checks.conftest import Setup, array, eager, site
 from tracer import data
 from tracer.checks import finite
 from tracer.pipeline import trace
-from tracer.records import Capture, LayerTrace, Status
+from tracer.records import Capture, Check, LayerTrace, Status
 from tracer.result import look_at
 
 Tensors = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
@@ -119,3 +119,138 @@ def test_one_weight_that_is_not_finite_is_warned_of_and_stops_the_checks_of_its_
     assert len(reasons) == 1
     assert "q in head 0, first at q_proj" in reasons.pop()
     assert {check.status for check in sound.checks} == {Status.PASS}
+
+
+# ---------------------------------------------------------------- numbers in keys that a row may not see (0 · NaN)
+
+CAUGHT = "That is no error of the kernel"
+
+
+def from_token(names: str, token: int, value: float, places: slice = slice(None)) -> Tensors:
+    """The tensors ``names`` of KV head 1 are not finite at one token."""
+
+    def change(*given: Tensor) -> tuple[Tensor, ...]:
+        for tensor, x in zip("qkv", given, strict=True):
+            if tensor in names:
+                x[token, 1, places] = value
+        return given
+
+    return change  # type: ignore[return-value]
+
+
+def as_tiles(setup: Setup, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, None]:
+    """A kernel that multiplies the values of the whole prompt by weights that are 0 where they are hidden."""
+    return eager(q, k, v, setup.scale, setup.allowed()), None
+
+
+def not_accused(checks: dict[str, Check]) -> None:
+    assert not [id for id, check in checks.items() if check.status is Status.FAIL]
+    assert checks["kernel.output"].status is Status.NOT_TESTABLE
+    told = str(checks["kernel.output"].reason)
+    assert CAUGHT in told
+    assert "v in KV head 1 at token 10 hold numbers that are not finite, first at v, qwen3.py:9:4" in told
+    for check in checks.values():
+        assert "overflow" not in str(check.reason), check.id
+        assert check.measured.id != "checks.mismatch"
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("names", ["v", "kv"])
+@pytest.mark.parametrize("kernel", ["flash", "tiles"])
+def test_what_a_hidden_token_spoils_is_no_error_of_the_kernel(
+    setup: type[Setup], names: str, value: float, kernel: str
+) -> None:
+    ran = {} if kernel == "flash" else {"kernel": as_tiles, "kind": "eager"}
+    not_accused(setup(tensors=from_token(names, 10, value), **ran).checks(2))
+
+
+def test_the_kernel_is_held_to_the_rows_that_nothing_hidden_reaches(setup: type[Setup]) -> None:
+    """Head 0 reads KV head 0, which is whole: nothing of it is set aside."""
+    found = setup(tensors=from_token("v", 10, torch.nan)).checks(0)
+    assert found["kernel.output"].status is Status.PASS
+    assert found["heads.kv"].status is not Status.FAIL
+
+
+def broken(change: Callable[[Tensor], None]) -> Callable[[Setup, Tensor, Tensor, Tensor], tuple[Tensor, Tensor | None]]:
+    def kernel(setup: Setup, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
+        out, lse = setup.flash(q, k, v)
+        change(out)
+        return out, lse
+
+    return kernel
+
+
+def wrong_number(out: Tensor) -> None:
+    out[0] = 7.0
+
+
+def wrong_nan(out: Tensor) -> None:
+    out[3, 2, 0] = torch.nan
+
+
+def test_a_kernel_that_makes_nan_of_finite_numbers_fails(setup: type[Setup]) -> None:
+    assert "kernel.output" in setup(kernel=broken(wrong_nan)).failed(2)
+
+
+def test_a_kernel_that_makes_nan_where_no_hidden_value_is_nan_fails(setup: type[Setup]) -> None:
+    spoilt = from_token("v", 10, torch.nan, slice(5, 6))
+    assert "kernel.output" in setup(tensors=spoilt, kernel=broken(wrong_nan)).failed(2)
+    assert "kernel.output" not in setup(tensors=spoilt).failed(2)
+
+
+def test_a_wrong_number_fails_beside_hidden_numbers_that_are_not_finite(setup: type[Setup]) -> None:
+    assert "kernel.output" in setup(tensors=from_token("v", 10, torch.nan), kernel=broken(wrong_number)).failed(2)
+
+
+def test_a_weight_on_a_hidden_key_fails_beside_hidden_numbers_that_are_not_finite(setup: type[Setup]) -> None:
+    def one_more(setup: Setup, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
+        return setup.flash(q, k, v, causal=False, right=1)
+
+    assert "causal.weights" in setup(tensors=from_token("v", 22, torch.nan), kernel=one_more).failed(2)
+
+
+def test_rows_moved_by_a_hidden_key_that_is_infinite_are_no_leak(setup: type[Setup]) -> None:
+    """Negated, the score of a hidden key is −inf in place of +inf, and what it spoilt is whole again."""
+
+    def moved(trace: LayerTrace) -> LayerTrace:
+        effects = replace(trace.effects, changed=((12, 3, True),))
+        return replace(trace, effects=effects)
+
+    spoilt = setup(tensors=from_token("k", 12, torch.inf), change=moved)
+    assert "causal.effect" not in spoilt.failed(2)
+    assert "causal.effect" not in spoilt.failed(0)
+    assert "another head" in str(spoilt.checks(0)["causal.effect"].reason)
+    assert "causal.effect" in setup(change=moved).failed(2)
+
+
+def test_an_infinite_value_may_come_out_as_nan(setup: type[Setup]) -> None:
+    """The weight of token 10 is 0 in float32 and not in float64: 0 · inf in place of something times inf."""
+
+    def nan_for_inf(out: Tensor) -> None:
+        out[11:, 2][out[11:, 2].isinf()] = torch.nan
+
+    spoilt = setup(tensors=from_token("v", 10, torch.inf), kernel=broken(nan_for_inf))
+    assert "kernel.output" not in spoilt.failed(2)
+
+
+@pytest.mark.parametrize("kernel", ["cpu-flash", "sdpa", "eager"])
+def test_an_embedding_that_is_infinite_accuses_no_kernel(tmp_path: Path, kernel: str) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = shutil.copytree(data.shipped_checkpoint("qwen3-tiny"), tmp_path / "spoilt")
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    tensors["model.embed_tokens.weight"][608, 0] = torch.inf  # " dog", token 10 of the default prompt
+    save_file(tensors, file)
+    layer = trace(str(folder), head=0, all_heads=True, kernel=kernel).layer
+    for head in range(layer.model.heads):
+        found = {check.id: check for check in look_at(layer, head).checks}
+        assert not [id for id, check in found.items() if check.status is Status.FAIL]
+        told = str(found["kernel.output"].reason)
+        assert f"v in KV head {head // 2} at token 10 hold numbers that are not finite, first at hidden" in told
+        assert CAUGHT in told
+
+
+def test_the_reason_is_told_in_chinese_too(setup: type[Setup]) -> None:
+    (reason,) = (setup(tensors=from_token("v", 10, torch.nan)).checks(2)["kernel.output"].reason,)
+    assert "这不是 kernel 的错误" in reason.text("zh")

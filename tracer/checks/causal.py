@@ -39,14 +39,15 @@ def effect(subject: Subject) -> Check:
     """Return ``causal.effect``: negating one position's hidden state moved no earlier row, not by one bit.
 
     A row that the eager path's overflow can have reached shows nothing, moved or not: a hidden score that overflows
-    one way takes the row with it, and negated it does not.
+    one way takes the row with it, and negated it does not. So too with a hidden key that is not finite.
     """
     tried = [entry for entry in subject.trace.effects.changed if entry[0] > 0]
     lost = subject.overflowed_anywhere
-    leaks = [(token, row) for token, row, _ in tried if row is not None and not lost[row]]
+    moved = [(token, row) for token, row, _ in tried if row is not None and not lost[row]]
+    leaks = [(token, row) for token, row in moved if not subject.reached_anywhere[row]]
     # A row that is not finite because of what came in shows nothing, though other heads of the module may have moved.
-    known: Bools = np.asarray(np.isfinite(subject.head.output).all(axis=1))
-    told = [token for token, row, moved in tried if row is None and moved and known[token]]
+    known: Bools = np.asarray(np.isfinite(subject.head.output).all(axis=1)) & ~subject.reached
+    told = [token for token, row, own in tried if row is None and own and known[token]]
     figures: dict[str, Figure] = {"tried": len(tried), "leaks": len(leaks)}
     measured = say(
         "causal_effect_measured", tokens=_numbers([subject.position(token) for token, _, _ in tried]), leaks=len(leaks)
@@ -58,6 +59,9 @@ def effect(subject: Subject) -> Check:
     elif tried and lost[: tried[-1][0] + 1].any():
         status, measured = Status.NOT_TESTABLE, say("nothing")
         reason = overflow(int(lost.sum()), subject.dtype)
+    elif moved:
+        status, measured = Status.NOT_TESTABLE, say("nothing")
+        reason = subject.why_reached(int(subject.reached.sum()))
     elif told:
         status, reason = Status.PASS, say("causal_effect_why")
     else:
@@ -79,7 +83,10 @@ def _why(subject: Subject, known: bool) -> Message:
     """Return why nothing was shown; ``known``: whether any row of the negated tokens is finite."""
     if subject.head.visibility.tq < 2:
         return say("causal_effect_cached" if subject.trace.cached else "causal_effect_single")
-    return say("causal_effect_blind") if known else subject.undefined
+    if known:
+        return say("causal_effect_blind")
+    reached = int(subject.reached.sum())
+    return subject.why_reached(reached) if reached else subject.undefined
 
 
 def _numbers(tokens: list[int]) -> str:

@@ -61,6 +61,20 @@ def because(trace: LayerTrace, head: int) -> Message:
     return say("not_finite", where=_listed(group), first=group[0].first.name, place=group[0].first.site.place)
 
 
+def through_hidden(trace: LayerTrace, head: int, rows: int, of: int, tokens: Sequence[int]) -> Message:
+    """Return why ``rows`` of ``of`` rows of query head ``head`` cannot be tested: k or v is not finite at ``tokens``,
+    which those rows may not see. Without any such token it is another head's that the module was run with."""
+    found = [each for each in spoilt(trace, head if tokens else None) if each.tensor in ("k", "v")]
+    if not found:
+        return because(trace, head)
+    group = list(_by_step(found))[-1]  # v comes last: what it holds reaches every row through any kernel
+    told = {"where": _listed(group), "first": group[0].first.name, "place": group[0].first.site.place}
+    if not tokens:
+        return say("through_hidden_elsewhere", **told)
+    kind = "through_hidden" if len(tokens) > 1 else "through_hidden_one"
+    return say(kind, rows=rows, of=of, tokens=spans(tokens), **told)
+
+
 def spoilt(trace: LayerTrace, head: int | None = None) -> tuple[Spoilt, ...]:
     """Return what of q, k, v is not finite, for one query head and its key/value head or for all; where nothing is and
     the kernel's output is finite too, o_proj's output if that is not."""

@@ -34,7 +34,9 @@ def kv(subject: Subject) -> Check:
     tolerance = subject.numerics.tolerance
     if not rows.size:
         lost = int(subject.overflowed.sum())
-        why = overflow(lost, subject.dtype) if lost else subject.undefined
+        reached = int(subject.reached.sum())
+        why = subject.why_reached(reached) if reached else subject.undefined
+        why = overflow(lost, subject.dtype) if lost else why
         return _result(subject, Status.NOT_TESTABLE, say("nothing"), say("none"), why, figures)
     apart = _distances(subject, rows)
     others = {pair: distance for pair, distance in apart.items() if pair != (own, own)}

@@ -51,7 +51,8 @@ def next_share(head: Head) -> Floats:
 def _from_weights(subject: Subject, weights: Array) -> Check:
     visible, lost = subject.head.visibility, int(subject.overflowed.sum())
     # A row that overflowed, or that NaN in q or k reached, is NaN at every key: that is no weight on a hidden one.
-    aside = subject.overflowed | np.isnan(subject.head.lse)
+    reached = subject.weights_reached
+    aside = subject.overflowed | reached | np.isnan(subject.head.lse)
     aside[list(subject.head.empty_rows)] = True
     largest, query, key, hidden = 0.0, 0, 0, False
     for start in range(0, visible.tq, _ROWS):
@@ -67,6 +68,8 @@ def _from_weights(subject: Subject, weights: Array) -> Check:
         return _untested(subject, _no_hidden(subject))
     if not largest and lost:
         return _untested(subject, overflow(lost, subject.dtype))
+    if not largest and reached.any():
+        return _untested(subject, subject.why_reached(int(reached.sum())))
     if aside.all():
         return _untested(subject, subject.undefined)
     figures: dict[str, Figure] = {"largest": largest, "by": "weights"}
@@ -98,7 +101,8 @@ def _from_lse(subject: Subject, lse: Floats, next_shares: Floats) -> Check:
     rows = subject.rows[np.isfinite(lse[subject.rows]) & np.isfinite(subject.judged.lse[subject.rows])]
     tolerance = subject.lse_tolerance
     if not rows.size:
-        return _untested(subject, say("causal_weights_undefined"))
+        reached = int(subject.lse_reached.sum())
+        return _untested(subject, subject.why_reached(reached) if reached else say("causal_weights_undefined"))
     if next_key <= 2 * tolerance:
         return _untested(subject, say("causal_weights_blind", share=next_key, tolerance=tolerance))
     extra = -np.expm1(np.minimum(subject.judged.lse[rows] - lse[rows], _LARGEST_POWER))
@@ -144,10 +148,14 @@ def _from_output(subject: Subject, share: Floats) -> Check:
     reference, tolerance = subject.judged, subject.numerics.tolerance
     with np.errstate(invalid="ignore"):
         moved = np.abs(share[rows, None] * (reference.v[keys] - reference.output[rows]))
+    moved[~np.isfinite(moved)] = np.nan  # what a number that is none would move shows nothing
     shift = float(np.nanmax(moved, initial=0.0))
     lost = int(subject.overflowed.sum())
     if lost and not subject.sound.size:
         return _untested(subject, overflow(lost, subject.dtype))
+    reached = int(subject.reached.sum())
+    if reached and not np.isfinite(reference.output[subject.sound]).all(axis=1).any():
+        return _untested(subject, subject.why_reached(reached))
     if shift <= 2 * tolerance:
         return _untested(subject, say("causal_weights_blind_output", shift=shift, tolerance=tolerance))
 
@@ -162,6 +170,8 @@ def _from_output(subject: Subject, share: Floats) -> Check:
         return _untested(subject, say("causal_weights_other", distance=distance))
     if holds and lost:
         return _untested(subject, overflow(lost, subject.dtype))
+    if holds and reached:
+        return _untested(subject, subject.why_reached(reached))
     telling, hidden = _telling(np.where(np.isin(rows, subject.sound), moved.max(axis=1), np.nan), tolerance)
     by_output = say("causal_weights_by_output", shift=shift, telling=telling, hidden=hidden)
     return _result(

@@ -16,12 +16,13 @@ def output(subject: Subject) -> Check:
     """Return ``kernel.output``: flash-attention's criterion, max|kernel − ref| ≤ 2 · max|eager − ref| + 3e-5."""
     result, site = subject.numerics, subject.trace.kernel.site
     single = subject.head.computed.number == "float32"
-    lost = int(subject.overflowed.sum())
+    lost, reached = int(subject.overflowed.sum()), int(subject.reached.sum())
     kernel, expected = result.kernel, say("kernel_output_expected_single" if single else "kernel_output_expected")
     if subject.eager is None or (kernel.compared == 0 and kernel.mismatched == 0):
         reason = say("kernel_output_no_eager")
         if subject.eager is not None:
             reason = overflow(lost, subject.dtype) if lost else subject.undefined
+            reason = subject.why_reached(reached) if reached else reason
         figures: dict[str, Figure] = {"eager_overflow_rows": lost}
         return untested("kernel.output", expected=expected, reason=reason, site=site, figures=figures)
     if kernel.mismatched:
@@ -36,8 +37,12 @@ def output(subject: Subject) -> Check:
     status, reason = judged(result.ok), _why(subject, result.eager_rows)
     if lost and status is Status.PASS:
         status, reason = Status.NOT_TESTABLE, overflow(lost, subject.dtype)
-    elif result.eager_overflow:
-        reason = say("kernel_output_overflow", rows=result.eager_overflow)
+    elif reached and status is Status.PASS:
+        status, reason = Status.NOT_TESTABLE, subject.why_reached(reached)
+    elif result.eager_overflow > subject.eager_reached:
+        reason = say("kernel_output_overflow", rows=result.eager_overflow - subject.eager_reached)
+    elif subject.eager_reached:
+        reason = say("kernel_output_eager_reached", rows=subject.eager_reached)
     elif kernel.undefined:
         reason = say("kernel_output_undefined", count=kernel.undefined)
     return outcome(
@@ -54,7 +59,8 @@ def output(subject: Subject) -> Check:
             "tolerance": result.tolerance,
             "mismatched": kernel.mismatched,
             "undefined": kernel.undefined,
-            "eager_overflow_rows": result.eager_overflow + lost,
+            "eager_overflow_rows": result.eager_overflow - subject.eager_reached + lost,
+            "reached_rows": reached,
             "query": subject.position(int(subject.sound[kernel.at[0]])) if kernel.at else None,
             "empty_rows": len(subject.head.empty_rows),
         },
@@ -76,6 +82,11 @@ def lse(subject: Subject) -> Check:
     """Return ``kernel.lse``: the kernel's logsumexp is the natural logarithm of Σ exp over scaled scores."""
     expected, site = say("kernel_lse_expected"), subject.trace.kernel.site
     given, rows = subject.lse, subject.rows
+    reached = subject.lse_reached[rows]
+    if reached.all() and reached.size:
+        reason = subject.why_reached(int(reached.sum()))
+        return untested("kernel.lse", expected=expected, reason=reason, site=site)
+    rows = rows[~reached]
     wanted = subject.head.lse[rows]
     if given is None or not np.isfinite(wanted).any():
         reason = say("no_lse") if given is None else subject.undefined
@@ -86,9 +97,12 @@ def lse(subject: Subject) -> Check:
     measured = say("kernel_lse_measured", error=found.largest)
     if found.mismatched and found.first_mismatch:
         measured = say("mismatch", count=found.mismatched, query=subject.position(int(rows[found.first_mismatch[0]])))
+    status = judged(found.within(within))
+    if reached.any() and status is Status.PASS:
+        status, reason = Status.NOT_TESTABLE, subject.why_reached(int(reached.sum()))
     return outcome(
         "kernel.lse",
-        judged(found.within(within)),
+        status,
         measured=measured,
         expected=expected,
         tolerance=say("absolute", value=within),

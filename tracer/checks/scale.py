@@ -84,6 +84,8 @@ def effective(subject: Subject) -> Check:
     if fit is None:
         lost, known = int(subject.overflowed.sum()), bool(np.isfinite(subject.head.lse).any())
         why = say("scale_effective_no_rows") if known else subject.undefined
+        reached = int((subject.reached if subject.lse is None else subject.lse_reached).sum())
+        why = subject.why_reached(reached) if reached else why
         return untested(
             "scale.effective",
             expected=wanted,

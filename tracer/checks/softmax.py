@@ -21,13 +21,17 @@ def sums(subject: Subject) -> Check:
     From the kernel's own weights where it makes any; else Σ exp(score − logsumexp), the scores recomputed in float64
     and the logsumexp the kernel's, so that a wrong one shows.
     """
+    reached = np.zeros(subject.head.visibility.tq, dtype=np.bool_)
     if subject.weights is not None:
-        rows = subject.sound[~np.isnan(subject.head.lse[subject.sound])]  # NaN in q and k is in the weights too
+        reached = subject.weights_reached
+        kept = ~(subject.overflowed | reached | np.isnan(subject.head.lse))
+        rows = subject.rows[kept[subject.rows]]  # NaN in q and k is in the weights too
         found = _sums(subject.weights)[rows]
         tolerance, reason = _SPACINGS * SPACING[subject.weights.dtype], say("softmax_rows_read")
     elif subject.lse is not None:
         head = subject.judged
-        rows = subject.rows[np.isfinite(head.lse[subject.rows])]  # the others are NaN in q and k already
+        reached = subject.lse_reached
+        rows = subject.rows[(np.isfinite(head.lse) & ~reached)[subject.rows]]  # the others are NaN in q and k already
         with np.errstate(invalid="ignore", over="ignore"):
             found = (head.total * np.exp(head.row_max - subject.lse))[rows]
         tolerance, reason = subject.lse_tolerance, say("softmax_rows_by_lse")
@@ -35,7 +39,8 @@ def sums(subject: Subject) -> Check:
         return _untested(subject, say("no_lse_no_weights"))
     lost = int(subject.overflowed.sum())
     if not rows.size:
-        return _untested(subject, overflow(lost, subject.dtype) if lost else subject.undefined)
+        why = subject.why_reached(int(reached.sum())) if reached.any() else subject.undefined
+        return _untested(subject, overflow(lost, subject.dtype) if lost else why)
     off = np.abs(np.nan_to_num(found, nan=np.inf) - 1)
     worst = int(off.argmax())
     query, total = subject.position(int(rows[worst])), float(found[worst])
@@ -44,6 +49,8 @@ def sums(subject: Subject) -> Check:
         status, reason = Status.NOT_TESTABLE, say("softmax_rows_blind", tolerance=tolerance)
     if lost and status is Status.PASS:
         status, reason = Status.NOT_TESTABLE, overflow(lost, subject.dtype)
+    elif reached.any() and status is Status.PASS:
+        status, reason = Status.NOT_TESTABLE, subject.why_reached(int(reached.sum()))
     return outcome(
         "softmax.rows",
         status,
@@ -65,9 +72,12 @@ def empty(subject: Subject) -> Check | None:
     found = subject.head.empty_rows
     if not found:
         return None
-    output = subject.output[list(found)]
+    rows = list(found)
+    output = subject.output[rows]
     zero, defined = bool((output == 0).all()), bool(np.isfinite(output).all())
-    if zero or subject.flash or not defined:
+    if not defined and (subject.reached | np.isfinite(subject.output).all(axis=1))[rows].all():
+        status, reason = Status.NOT_TESTABLE, subject.why_reached(int(subject.reached[rows].sum()))
+    elif zero or subject.flash or not defined:
         status, reason = judged(zero), say("softmax_empty_why")
     else:
         status, reason = Status.NOT_TESTABLE, say("softmax_empty_plain")

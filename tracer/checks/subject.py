@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracer.arrays import Array, Floats
-from tracer.checks.finite import because
+from tracer.checks.finite import because, through_hidden
+from tracer.checks.reach import Reach, hidden_from, reach
 from tracer.kernels.interfaces import FLASH
 from tracer.maths.attention import Head, rescaled
 from tracer.maths.criterion import Numerics, difference, eager_rows, lse_tolerance, numerics
@@ -89,6 +90,43 @@ class Subject:
         return because(self.trace, self.index)
 
     @cached_property
+    def reach(self) -> Reach:
+        """What is not finite in keys hidden from a row."""
+        return reach(self.head)
+
+    @cached_property
+    def reached(self) -> NDArray[np.bool_]:
+        """Which rows of this head's output are no numbers in places that the reference has numbers for, all of them
+        places where a hidden key's are not finite, [Tq]: kernels multiply those by 0, and 0 · NaN is NaN."""
+        return self.reach.excuses(np.isfinite(self.head.output) & ~np.isfinite(self.output))
+
+    @property
+    def weights_reached(self) -> NDArray[np.bool_]:
+        """Those of ``reached`` whose weights are lost too, [Tq]: a value that is not finite spoils no weight."""
+        return self.reached & self.reach.k
+
+    @cached_property
+    def lse_reached(self) -> NDArray[np.bool_]:
+        """Which rows of the kernel's logsumexp are no numbers because a hidden key's k is not finite, [Tq]."""
+        if self.lse is None:
+            return np.zeros(self.head.visibility.tq, dtype=np.bool_)
+        lost: NDArray[np.bool_] = np.isfinite(self.head.lse) & ~np.isfinite(self.lse)
+        return lost & self.reach.k
+
+    @cached_property
+    def reached_anywhere(self) -> NDArray[np.bool_]:
+        """Which rows, in whatever head, have a hidden key whose k is not finite, [Tq]."""
+        k = self.trace.captures["k"].array
+        bad = np.zeros(k.shape[0], dtype=np.bool_)
+        for start in range(0, k.shape[0], _ROWS):
+            bad[start : start + _ROWS] = ~np.isfinite(k[start : start + _ROWS].numbers()).all(axis=(1, 2))
+        return hidden_from(self.head.visibility, bad)
+
+    def why_reached(self, rows: int) -> Message:
+        """Return why ``rows`` rows say nothing: what is not finite in keys hidden from them, told where it began."""
+        return through_hidden(self.trace, self.index, rows, self.head.visibility.tq, self.reach.tokens.tolist())
+
+    @cached_property
     def rows(self) -> NDArray[np.int64]:
         """The queries that have an allowed key: only these are compared."""
         return np.setdiff1d(np.arange(self.head.visibility.tq), self.head.empty_rows)
@@ -122,15 +160,20 @@ class Subject:
         return self.trace.request.kernel.value == "eager"
 
     def _overflowing(self, head: int) -> NDArray[np.bool_]:
-        """Return which rows of query head ``head`` have a raw score that the eager path cannot hold, [Tq]."""
+        """Return which rows of query head ``head`` have a raw score that the eager path cannot hold, [Tq].
+
+        Only products of finite numbers overflow: a key or query that is not finite already is another thing.
+        """
         q = self.trace.captures["q"].array[:, head].float64()
         found = np.zeros(len(q), dtype=np.bool_)
         k = self.trace.captures["k"].array[:, self.trace.model.kv_head(head)].float64()
+        k = k[np.isfinite(k).all(axis=1)]
         largest = _LARGEST[self.dtype]
         with np.errstate(invalid="ignore", over="ignore"):
             longest = np.sqrt(np.square(k).sum(axis=1).max(initial=0.0))
             # No product is longer than its factors together, so most rows need no products at all.
-            suspect = np.flatnonzero(~(np.sqrt(np.square(q).sum(axis=1)) * longest < largest))
+            long = ~(np.sqrt(np.square(q).sum(axis=1)) * longest < largest)
+            suspect = np.flatnonzero(long & np.isfinite(q).all(axis=1))
             for start in range(0, suspect.size, _ROWS):
                 rows = suspect[start : start + _ROWS]
                 found[rows] = ~(np.abs(q[rows] @ k.T) <= largest).all(axis=1)
@@ -148,12 +191,24 @@ class Subject:
         rows = self.sound
         eager = None if self.eager is None else self.eager[rows]
         known = np.isin(rows, eager_rows(self.output))
-        return numerics(self.output[rows], eager, self.head.output[rows], self.dtype, known=known)
+        expected = self.head.output[rows]
+        # Of NaN and infinity, which comes out depends on when a weight falls to 0, which float32 does before float64.
+        lost = ~np.isfinite(self.output[rows]) & ~np.isfinite(expected)
+        given = np.where(lost, expected, self.output[rows])
+        return numerics(given, eager, expected, self.dtype, known=known)
+
+    @cached_property
+    def eager_reached(self) -> int:
+        """How many of the rows that the eager comparison lost it lost to what is not finite in hidden keys."""
+        if self.eager is None:
+            return 0
+        lost = self.reach.excuses(np.isfinite(self.head.output) & ~np.isfinite(self.eager))
+        return int(lost[self.sound[np.isin(self.sound, eager_rows(self.output))]].sum())
 
     @cached_property
     def sound(self) -> NDArray[np.int64]:
-        """Those of ``rows`` that did not overflow."""
-        return self.rows[~self.overflowed[self.rows]]
+        """Those of ``rows`` that did not overflow, and that nothing reached from hidden keys."""
+        return self.rows[~(self.overflowed | self.reached)[self.rows]]
 
     @cached_property
     def lse_tolerance(self) -> float:
