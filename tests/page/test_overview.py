@@ -14,7 +14,7 @@ from tracer.maths.patterns import pattern
 from tracer.maths.visibility import Visibility
 from tracer.page import overview
 from tracer.page.overview import measure, overview_page
-from tracer.page.record import Facts, Pictures, Prose, plain
+from tracer.page.record import Facts, Pictures, Prose, Row, Section, Table, plain
 from tracer.render.terminal.render import render
 from tracer.render.terminal.screen import Screen
 from tracer.result import look_at
@@ -29,6 +29,10 @@ def looking(targets: list[int]) -> Head:
     q = np.zeros((count, count))
     q[np.arange(count), targets] = LOUD
     return head(q, np.eye(count), np.eye(count), 1.0, Visibility(tq=count, tk=count))
+
+
+def table_rows(part: Section) -> tuple[Row, ...]:
+    return next(block for block in part.blocks if isinstance(block, Table)).rows
 
 
 def test_a_head_that_looks_back_by_one() -> None:
@@ -123,6 +127,40 @@ def test_heads_worth_opening_are_named_with_why_and_pictured() -> None:
     assert isinstance(pictures, Pictures)
     assert len(pictures.items) == len(facts.rows)
     assert "--layer 1 --head 2" in text_of(page)
+
+
+def test_a_row_that_is_no_number_leaves_no_mean_of_its_head() -> None:
+    numbers = np.random.default_rng(0).standard_normal((3, 8, 4))
+    numbers[1, 6] = np.nan  # key 6: rows 6 and 7 see it
+    figures = pattern(head(*numbers, 0.5, Visibility(tq=8, tk=8)), range(8))
+    assert not figures.defined
+    assert all(np.isnan([figures.entropy, figures.relative, figures.previous, figures.own, figures.first]))
+    numbers[1, 6] = 0.0
+    assert pattern(head(*numbers, 0.5, Visibility(tq=8, tk=8)), range(8)).defined
+
+
+@pytest.mark.parametrize(("language", "told"), [("en", "its means are undefined"), ("zh", "平均值因此没有意义")])
+def test_a_head_with_rows_that_are_no_numbers_is_undefined_and_not_recommended(language: str, told: str) -> None:
+    layer = invented(9)
+    k = layer.captures["k"].array.float64()
+    k[4:, 0] = np.nan  # heads 0 and 1 read KV head 0
+    spoilt = with_array(layer, "k", array(k))
+    page = overview_page([spoilt], language)
+    cells = [[plain(cell) for cell in row.cells] for row in table_rows(section(page, "heads"))]
+    assert [row[2] for row in cells][:2] == ["NaN", "NaN"]
+    assert all(np.isfinite(float(row[2])) for row in cells[2:])
+    facts = next(block for block in section(page, "worth").blocks if isinstance(block, Facts))
+    assert not [name for name, _ in facts.rows if plain(name).rstrip("头 ").endswith(("head 0", "head 1"))]
+    assert all(each.measured.head in (2, 3) for each in overview._worth(measure([spoilt])))
+    assert told in text_of(page)
+    assert told not in text_of(overview_page([layer], language))
+
+
+def test_where_every_head_has_such_rows_none_is_recommended() -> None:
+    layer = invented(9)
+    page = overview_page([with_array(layer, "k", array(np.full(layer.captures["k"].array.shape, np.nan)))], "en")
+    assert "worth" not in {each.id for each in page.sections}
+    assert "--layer 1 --head 0" in text_of(page)
 
 
 def test_what_is_no_number_is_drawn_as_such_and_not_as_hidden() -> None:

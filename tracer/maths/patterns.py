@@ -18,7 +18,7 @@ _ROWS = 256
 @dataclass(frozen=True, eq=False)
 class Pattern:
     """Means over the query rows that could do otherwise (at least two visible keys; ``rows`` of them). All weights are
-    from 0 to 1; all means are 0 where there is no such row.
+    from 0 to 1; all means are 0 where there is no such row, and NaN where any such row is (see ``defined``).
 
     tokens, queries: how many there are; fewer queries than tokens where a prefix was cached. entropy: in nats, and
     ``relative`` divided by the entropy of equal weights. previous, own, first: the weight on the token before, on the
@@ -41,6 +41,11 @@ class Pattern:
     distances: Floats
     picture: Floats
 
+    @property
+    def defined(self) -> bool:
+        """Whether every row has numbers: one that is NaN says nothing, so neither does a mean over it."""
+        return bool(np.isfinite(self.entropy))
+
 
 def pattern(head: Head, ids: Sequence[int], *, distances: int = 12, picture: int = 16) -> Pattern:
     """Return the figures of one head for the tokens ``ids``: keys are all of them, queries the last ones (all, unless a
@@ -52,11 +57,12 @@ def pattern(head: Head, ids: Sequence[int], *, distances: int = 12, picture: int
     count = len(tokens)
     sums = dict.fromkeys(("previous", "own", "first", "after"), 0.0)
     chosen = repeats = 0
-    even = 0.0
+    even = entropy = 0.0
     back = np.zeros(distances)
     queries = head.visibility.tq
     small = np.full((min(picture, queries), min(picture, count)), np.nan)
     cached = count - queries
+    spread = head.entropy
     for start in range(0, queries, _ROWS):
         stop = min(start + _ROWS, queries)
         weights = head.weights(slice(start, stop))
@@ -68,6 +74,7 @@ def pattern(head: Head, ids: Sequence[int], *, distances: int = 12, picture: int
                 continue
             chosen += 1
             even += float(np.log(seen))
+            entropy += float(spread[place - cached])
             sums["own"] += float(row[place])
             sums["previous"] += float(row[place - 1])
             sums["first"] += float(row[0])
@@ -80,7 +87,6 @@ def pattern(head: Head, ids: Sequence[int], *, distances: int = 12, picture: int
                 repeats += 1
                 sums["after"] += float(row[1:place][after].sum())
     many = max(chosen, 1)
-    entropy = float(np.nansum(head.entropy))  # rows with one visible key add nothing
     return Pattern(
         tokens=count,
         queries=queries,

@@ -98,7 +98,7 @@ def overview_page(
         header.ran(say, first, layers),
         _named(say, worth),
         _heads(say, found, len(layers) > 1),
-        _pictures(say, worth),
+        _pictures(say, tuple(each.measured for each in worth) or found[:1]),
         checks.warnings(say, _warnings(layers)),
         _next(say, worth, found),
     ]
@@ -133,10 +133,14 @@ class _Worth:
 
 
 def _worth(found: tuple[Measured, ...]) -> tuple[_Worth, ...]:
-    """Return the strongest head of each kind, or where none is strong the two with the least and the most entropy."""
+    """Return the strongest head of each kind, or where none is strong the one with the least entropy. Heads with rows
+    that are no numbers have no figures to be chosen by."""
+    found = tuple(each for each in found if each.pattern.defined)
     named: list[_Worth] = []
     for kind in _KINDS:
-        best = max(found, key=lambda each: _share(each, kind))
+        best = max(found, key=lambda each: _share(each, kind), default=None)
+        if best is None:
+            break
         share = _share(best, kind)
         if share >= _WORTH and all(other.measured is not best for other in named):
             others = sorted((each for each in found if each is not best), key=lambda each: -_share(each, kind))
@@ -190,6 +194,8 @@ def _heads(say: Words, found: tuple[Measured, ...], several: bool) -> Section:
     rows = tuple(_row(each, several) for each in found)
     back = len(found[0].pattern.distances) - 1
     legend = say("overview_legend", back=back)
+    if not all(each.pattern.defined for each in found):
+        legend += " " + say("overview_undefined")
     blocks: tuple[Block, ...] = (Table(columns, rows), Prose(muted(legend)))
     return Section("heads", "", line(say("heads_heading")), blocks)
 
@@ -220,10 +226,11 @@ def _weight(value: float | None) -> Line:
     return line(Piece(fixed(value, 2), Role.NUMBER, level=value))
 
 
-def _pictures(say: Words, worth: tuple[_Worth, ...]) -> Section | None:
-    if not worth:
+def _pictures(say: Words, drawn: tuple[Measured, ...]) -> Section | None:
+    """Return the pictures of the heads worth opening; of the first one where no head has figures to be chosen by."""
+    first = drawn[0].pattern
+    if not first.rows:
         return None
-    first = worth[0].measured.pattern
     legend = say("pictures_legend")
     if first.queries < first.tokens:
         name = "pictures_cached_one" if first.queries == 1 else "pictures_cached"
@@ -233,7 +240,7 @@ def _pictures(say: Words, worth: tuple[_Worth, ...]) -> Section | None:
         shown = {"queries": first.queries, "tokens": first.tokens, "rows": rows, "places": places}
         name = "pictures_pooled" if first.queries == first.tokens else "pictures_pooled_cached"
         legend += " " + say("pictures_pooled_one" if first.queries == 1 else name, **shown)
-    items = tuple(Picture(line(Piece(_name(say, each.measured), Role.STRONG)), _drawn(each.measured)) for each in worth)
+    items = tuple(Picture(line(Piece(_name(say, each), Role.STRONG)), _drawn(each)) for each in drawn)
     if any(value is not None and value < 0 for item in items for row in item.values for value in row):
         legend += " " + say("pictures_nan")
     return Section("pictures", "", line(say("pictures_heading")), (Pictures(items, muted(legend)),))
