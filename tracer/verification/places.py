@@ -131,6 +131,7 @@ def _column(file: SourceFile, line: int, offset: int) -> int:
     return len(text.encode()[:offset].decode(errors="ignore"))
 
 
+@lru_cache(maxsize=1024)
 def find_in(source: str, scope: str, pattern: str, first: int | None = None) -> tuple[Span, ...]:
     """Return where ``pattern`` matches inside one function (dotted ``scope``, beginning at line ``first`` if several
     have that name). Only that function is parsed: whole files cost LibCST a third of a second each. Empty where the
