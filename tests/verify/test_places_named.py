@@ -3,7 +3,10 @@
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import eager_mask
 from transformers.models.qwen3 import modeling_qwen3 as qwen3
 
 import tracer
@@ -173,3 +176,98 @@ def test_a_forward_that_calls_the_eager_function_itself_has_its_role() -> None:
 
 
 eager_attention_forward = qwen3.eager_attention_forward
+
+
+class Tiled(attentions.Direct):
+    """Key/value heads tiled as a whole, one after the other."""
+
+    def forward(  # type: ignore[override]
+        self, hidden_states: Tensor, position_embeddings: Any, attention_mask: Any = None, cache: Any = None, **_: Any
+    ) -> Any:
+        q, k, v = attentions._projected(self, hidden_states)
+        q, k = qwen3.apply_rotary_pos_emb(q, k, *position_embeddings)
+        if cache is not None:
+            k, v = cache.update(k, v, self.layer_idx)
+        k, v = (x.repeat(1, self.num_key_value_groups, 1, 1) for x in (k, v))
+        out = torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=attention_mask, is_causal=attention_mask is None and q.shape[2] > 1, scale=self.scaling
+        )
+        return self.o_proj(out.transpose(1, 2).flatten(2)), None
+
+
+class Uncached(attentions.Direct):
+    """The cache is not handed on."""
+
+    def forward(  # type: ignore[override]
+        self, hidden_states: Tensor, position_embeddings: Any, attention_mask: Any = None, cache: Any = None, **_: Any
+    ) -> Any:
+        return super().forward(hidden_states, position_embeddings, attention_mask, None)
+
+
+class Backwards(qwen3.Qwen3Attention):
+    """The wrong expression stands in the user's own forward, the rest in the class above."""
+
+    def forward(self, hidden_states: Tensor, position_embeddings: Any, *args: Any, **kwargs: Any) -> Any:
+        cos, sin = position_embeddings
+        return super().forward(hidden_states, (cos, -sin), *args, **kwargs)
+
+
+class Returned(Backwards):
+    """No call in which a place could be found."""
+
+    def forward(self, hidden_states: Tensor, position_embeddings: Any, *args: Any, **kwargs: Any) -> Any:
+        cos, sin = position_embeddings
+        return qwen3.Qwen3Attention.forward(self, hidden_states, (cos, -sin), *args, **kwargs)
+
+
+def reviewed(model: Any) -> tuple[list[list[str]], str]:
+    """Return the ids that are told in full, each with those at its place, and the review."""
+    found = tracer.verify(model, tokens=IDS)
+    return [[cause.check.id, *also] for cause, also in causes(found)], review(found)
+
+
+def test_tiled_heads_are_named_and_not_the_large_scores_that_they_break_too() -> None:
+    ids, text = reviewed(put(live_model(), Tiled))
+    assert ids == [["heads.keys", "heads.values"]]
+    assert "These fail too, most likely because of the above: softmax.large, causal.large, kernel.output" in text
+    assert "subtract each row's maximum" not in text
+
+
+def test_a_soft_cap_is_no_matter_of_large_scores() -> None:
+    def capped(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **given: Any) -> Any:
+        k, v = (qwen3.repeat_kv(x, module.num_key_value_groups) for x in (key, value))
+        scores = 0.5 * torch.tanh(query @ k.transpose(2, 3) * given["scaling"] / 0.5)
+        weights = torch.softmax(scores + mask[..., : k.shape[2]], -1)
+        return (weights @ v).transpose(1, 2).contiguous(), weights
+
+    AttentionInterface.register("capped", capped)
+    AttentionMaskInterface.register("capped", eager_mask)
+    try:
+        ids, text = reviewed(live_model("capped"))
+    finally:
+        AttentionInterface._global_mapping.pop("capped")
+        AttentionMaskInterface._global_mapping.pop("capped")
+    assert ids == [["kernel.output"]]
+    assert "a soft cap" in text
+
+
+def test_a_cache_that_is_never_updated_is_named_before_the_positions_that_follow() -> None:
+    ids, text = reviewed(put(live_model(), Uncached))
+    assert ids == [["cache.rows"]]
+    assert "super().forward(hidden_states, position_embeddings, attention_mask, None)" in text
+    assert "cache.update was never called" in text
+    assert "most likely because of the above: rope.positions, cache.same" in text
+
+
+def test_what_a_subclass_hands_to_its_base_class_has_a_place() -> None:
+    (cause, _), *_ = causes(tracer.verify(put(live_model(), Backwards), tokens=IDS))
+    assert cause.check.id == "rope.pairing"
+    assert cause.check.site is not None
+    assert cause.check.site.code == "super().forward(hidden_states, (cos, -sin), *args, **kwargs)"
+
+
+def test_where_no_expression_is_found_the_users_own_forward_is_the_place() -> None:
+    (cause, _), *_ = causes(tracer.verify(put(live_model(), Returned), tokens=IDS))
+    assert cause.check.site is not None
+    assert cause.check.site.scope == "Returned.forward"
+    assert cause.check.site.code.startswith("def forward(self, hidden_states")

@@ -79,13 +79,15 @@ _OTHER_WAYS = frozenset({"heads.layout", "heads.values", "output.returned", "pro
 def causes(found: Verification) -> list[tuple[Outcome, list[str]]]:
     """Return the failures that are told in full, each with the ids of those that point at the same place too.
 
-    What usually follows from other failures is told in full only where nothing else failed.
+    What usually follows from other failures is told in full only where nothing else failed, and what surely follows
+    from another one never is.
     """
     first: dict[tuple[str, str | None], Outcome] = {}
     for outcome in found.failures:
         first.setdefault((outcome.check.id, outcome.part), outcome)
-    follows = CONSEQUENCES | _following(found)
-    roots = [outcome for (id, _), outcome in first.items() if id not in follows] or list(first.values())
+    surely = _following(found)
+    left = [outcome for (id, _), outcome in first.items() if id not in surely]
+    roots = [outcome for outcome in left if outcome.check.id not in CONSEQUENCES] or left
     told: dict[object, tuple[Outcome, list[str]]] = {}
     for outcome in roots:
         site = outcome.check.site
@@ -99,7 +101,30 @@ def causes(found: Verification) -> list[tuple[Outcome, list[str]]]:
     return list(told.values())
 
 
+# What goes wrong with scores of the usual size goes wrong with large ones, too, whether they overflow or not.
+_LARGE = frozenset({"softmax.large", "causal.large"})
+_WITHOUT_LARGE = frozenset({"softmax.rows", "softmax.precision", "heads.keys", "heads.values", "kernel.output"})
+_ON_A_CACHE = frozenset({"chunk", "decode"})
+
+
 def _following(found: Verification) -> set[str]:
+    """Return the checks that fail because of what another one says."""
+    return _blind_effects(found) | _of_large_scores(found) | _of_an_unused_cache(found)
+
+
+def _of_large_scores(found: Verification) -> set[str]:
+    plain = {outcome.check.id for outcome in found.failures if outcome.scenario == "plain"}
+    return set(_LARGE) if plain & _WITHOUT_LARGE else set()
+
+
+def _of_an_unused_cache(found: Verification) -> set[str]:
+    """A cache that does not grow tells the model that no token came before: positions start anew."""
+    seen = {outcome.scenario for outcome in found.failures if outcome.check.id == "rope.positions"}
+    rows = [outcome.check.figures for outcome in found.failures if outcome.check.id == "cache.rows"]
+    return {"rope.positions"} if seen <= _ON_A_CACHE and any(f.get("held") == 0 for f in rows) else set()
+
+
+def _blind_effects(found: Verification) -> set[str]:
     """Return the checks by effect that fail because of something else than who sees whom."""
     failed = {outcome.check.id for outcome in found.failures}
     passed = {outcome.check.id for outcome in found.outcomes if outcome.check.status is Status.PASS} - failed

@@ -125,7 +125,8 @@ class _Work:
         for number, step in enumerate(scenario.steps):
 
             def judge(call: Call, number: int = number, step: Step = step) -> None:
-                self._judge(call, replace(scenario, id=step.name or scenario.id), number, step, rows)
+                held = 0 if cache is None else self.live.held(cache, call.layer)
+                self._judge(call, replace(scenario, id=step.name or scenario.id), number, step, rows, held)
 
             self._forward(step, judge, cache)
         if scenario.id == "plain":
@@ -147,7 +148,9 @@ class _Work:
         with self.live.watched(set(self.wanted.layers), consumer, keep):
             self.live.forward(inputs, cache)
 
-    def _judge(self, call: Call, scenario: Scenario, number: int, step: Step, rows: caches.CacheRows) -> None:
+    def _judge(
+        self, call: Call, scenario: Scenario, number: int, step: Step, rows: caches.CacheRows, held: int
+    ) -> None:
         plain = scenario.id == "plain"
         facts = self.live.facts(call.layer)
         record = seen(call)
@@ -163,7 +166,7 @@ class _Work:
         if plain:
             self.plain.keep(case)
             self.windows.append(Window(call.layer, facts.layer_type, facts.window, sight.window_of(case)))
-        found = list(rows.check(case, call.layer in self.made_wrong)) if scenario.cached else []
+        found = list(rows.check(case, call.layer in self.made_wrong, held)) if scenario.cached else []
         if step.judged:
             for claims in (*catalogue.EVERYWHERE, *(catalogue.ONCE if plain else ())):
                 found += claims(case)

@@ -55,7 +55,13 @@ def finding(
     more: Mapping[str, Figure] | None = None,
     **figures: Figure,
 ) -> Finding:
-    """Return what check ``id`` found in ``case``; ``about`` stands in for its claim; ``more`` are figures, too."""
+    """Return what check ``id`` found in ``case``; ``about`` stands in for its claim; ``more`` are figures, too.
+
+    A failure without a ``site`` lies in the forward of the attention's own class: where that hands on to its base
+    class, else its first line. What compares whole runs may lie anywhere.
+    """
+    if status is Status.FAIL and site is None and id not in _OTHER_RUN:
+        site = case.places.site("subclass.passed_on") or case.places.function("attention_forward")
     check = outcome(
         id,
         status,

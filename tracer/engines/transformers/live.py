@@ -121,6 +121,11 @@ class Live:
 
         return DynamicCache(config=self.config)
 
+    @staticmethod
+    def held(cache: Any, layer: int) -> int:
+        """Return how many tokens of ``layer`` a cache has been given so far."""
+        return int(cache.layers[layer].get_seq_length()) if layer < len(cache.layers) else 0
+
     @contextmanager
     def watched(
         self, layers: set[int], consumer: Callable[[Call], None], keep: frozenset[str] = EVERYTHING

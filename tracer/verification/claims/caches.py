@@ -50,9 +50,10 @@ class CacheRows:
     def __init__(self) -> None:
         self._rows: dict[int, _Rows] = {}
 
-    def check(self, case: Case, known: bool) -> list[Finding]:
+    def check(self, case: Case, known: bool, held: int) -> list[Finding]:
         """Return cache.rows for this pass; keeps what the pass was given for those to come. ``known``: keys or values
-        of this layer are made wrongly without a cache already, so that its new rows tell nothing of the cache."""
+        of this layer are made wrongly without a cache already, so that its new rows tell nothing of the cache;
+        ``held``: how many tokens of this layer the cache has been given."""
         interface, length = case.interface, case.step.ids.shape[1]
         before = self._rows.get(case.layer)
         if interface is not None:
@@ -66,20 +67,28 @@ class CacheRows:
             return []
         if interface is None or before is None:
             return [untested(case, "cache.rows", expected=say("cache_expected"), reason=say("cache_hidden"))]
-        return [_judge(case, interface, self._rows[case.layer], known)]
+        return [_judge(case, interface, self._rows[case.layer], known, held)]
 
 
 def _joined(before: Array, given: Array, length: int) -> Array:
     return Array(given.dtype, np.concatenate([before.bits, given.bits[:, :, -length:]], axis=2))
 
 
-def _judge(case: Case, interface: InterfaceCall, rows: _Rows, known: bool) -> Finding:
+def _judge(case: Case, interface: InterfaceCall, rows: _Rows, known: bool, held: int) -> Finding:
     wanted, site = say("cache_expected"), case.places.site("cache.update", "interface.key")
     kept, total = interface.key.shape[2], rows.keys.shape[2]
     least = total if case.facts.window is None else min(total, case.facts.window)
     if kept < least or kept > total:
-        measured, reason = say("cache_count", found=kept, expected=total), say("cache_why")
-        return finding(case, "cache.rows", Status.FAIL, measured=measured, expected=wanted, reason=reason, site=site)
+        return finding(
+            case,
+            "cache.rows",
+            Status.FAIL,
+            measured=say("cache_count" if held else "cache_unused", found=kept, expected=total),
+            expected=wanted,
+            reason=say("cache_why"),
+            site=site if held else case.places.site("cache.update"),
+            held=held,
+        )
     new = min(case.step.ids.shape[1], kept)
     old = kept - new
     wrong = np.zeros(kept, dtype=np.bool_)
@@ -156,5 +165,5 @@ def dropout(case: Case) -> Finding:
         p=active,
         argument=given,
         repeats=case.probed.repeats,
-        **({"cause": "not_repeatable"} if active == 0 and not case.probed.repeats else {}),
+        more={"cause": "not_repeatable"} if active == 0 and not case.probed.repeats else None,
     )
