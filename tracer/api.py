@@ -171,15 +171,19 @@ def assert_attention(model: Any, *, strict: bool = False, language: str = "en", 
 
     What could not be tested because of the model's own code (a projection or a norm that is not called as a module, an
     attention that calls no known function) is told in a UserWarning; ``strict`` makes that an AssertionError. What
-    cannot be tested on this input or with this kernel is not: ``verify`` tells it. ``asked`` as for ``verify``. Raises
-    Unsupported where nothing could be tested: that is no pass.
+    cannot be tested on this input or with this kernel (the logsumexp, which sdpa does not give) fails never: ``verify``
+    tells it. ``asked`` as for ``verify``. Raises Unsupported where nothing could be tested: that is no pass; InputError
+    for what cannot be asked.
     """
     __tracebackhide__ = True  # pytest shows the reader's own line
     import warnings
 
     from tracer.errors import Unsupported
+    from tracer.texts import LANGUAGES
     from tracer.verification.review import review, unseen
 
+    if language not in LANGUAGES:
+        raise InputError("verify.unknown_language", found=language, known=", ".join(LANGUAGES))
     strict = _flag("strict", strict)
     found = verify(model, **asked)
     if found.failures:

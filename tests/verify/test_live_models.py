@@ -238,6 +238,17 @@ def test_what_is_no_model_is_refused(model: Any, id: str) -> None:
     assert error.value.id == id
 
 
+@pytest.mark.parametrize("asked", [{"layers": []}, {"heads": ()}])
+def test_nothing_is_no_request_for_a_checkpoint_either(asked: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="is empty: there is nothing to verify"):
+        tracer.verify(None, **asked)
+
+
+def test_a_language_without_texts_is_refused_before_anything_runs() -> None:
+    with pytest.raises(InputError, match=r"no texts in language 'fr'\. Give language as one of: en, zh"):
+        tracer.assert_attention(None, language="fr")
+
+
 def test_another_kind_of_model_is_refused() -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -263,6 +274,9 @@ def test_another_kind_of_model_is_refused() -> None:
         ({"tokens": ()}, "verify.no_tokens"),
         ({"tokens": (97,)}, "verify.token_range"),
         ({"scenarios": ("plane",)}, "verify.unknown_scenario"),
+        ({"layers": []}, "verify.none_asked"),
+        ({"heads": range(0)}, "verify.none_asked"),
+        ({"scenarios": ()}, "verify.none_asked"),
     ],
 )
 def test_what_cannot_be_asked_for_is_said(asked: dict[str, Any], id: str) -> None:

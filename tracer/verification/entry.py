@@ -59,6 +59,7 @@ def verify_checkpoint(
     """
     if engine != ENGINE:
         raise Unsupported("verify.engine", engine=engine, known=ENGINE)
+    _refuse_nothing(layers=layers, heads=heads, scenarios=scenarios)
     opened = open_checkpoint(checkpoint, revision=revision)
     settings = opened.settings
     looked = tuple(range(settings.layers)) if layers is None else tuple(sorted(set(layers)))
@@ -125,6 +126,7 @@ def verify_model(
     ``layers`` and ``heads`` None: all; ``tokens`` None: a fixed pseudo-random prompt. The model, torch and transformers
     are as before afterwards. Raises InputError, Unsupported.
     """
+    _refuse_nothing(layers=layers, heads=heads, scenarios=scenarios)
     live = Live(model)
     _refuse_hollow(live)
     facts = live.facts(0)
@@ -151,6 +153,13 @@ def verify_model(
         choices={name: Choice(value, own) for name, value in values.items()},
         warnings=(*_compiler_warnings(live), *_hook_warnings(live), *_window_warnings(live), *shortened),
     )
+
+
+def _refuse_nothing(**asked: Sequence[object] | None) -> None:
+    """Raise InputError where none of something is asked for: None means all, an empty list means nothing."""
+    for name, some in asked.items():
+        if some is not None and not len(some):
+            raise InputError("verify.none_asked", name=name)
 
 
 def _refuse_hollow(live: Live) -> None:
