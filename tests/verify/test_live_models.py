@@ -249,6 +249,16 @@ def test_a_language_without_texts_is_refused_before_anything_runs() -> None:
         tracer.assert_attention(None, language="fr")
 
 
+def test_autocast_around_a_verification_is_told_as_what_was_not_verified() -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = tracer.verify(live_model(), tokens=IDS, layers=(0,), scenarios=("plain",))
+    assert found.exit_code == 0
+    (warning,) = found.warnings
+    assert "torch.autocast (bfloat16) is on here, but verification runs without it, in float32" in warning.text()
+    assert "model.to(torch.bfloat16)" in str(found).replace("\n", " ")
+    assert tracer.verify(live_model(), tokens=IDS, layers=(0,), scenarios=("plain",)).warnings == ()
+
+
 def test_another_kind_of_model_is_refused() -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
 

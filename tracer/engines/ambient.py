@@ -7,6 +7,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 
+def autocast_dtype(device: str) -> str | None:
+    """Return the dtype, such as bfloat16, that autocast computes in on ``device`` where it is on, else None."""
+    import torch
+
+    kind = device.partition(":")[0]
+    return str(torch.get_autocast_dtype(kind)).removeprefix("torch.") if torch.is_autocast_enabled(kind) else None
+
+
 @contextmanager
 def plain(device: str) -> Iterator[None]:
     """Run one ``with`` without gradients, without autocast and with new tensors on ``device``; all modes come back.

@@ -12,6 +12,7 @@ import numpy as np
 
 from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.checkpoint.open import open_checkpoint
+from tracer.engines.ambient import autocast_dtype
 from tracer.engines.transformers.live import FromCheckpoint, Live
 from tracer.engines.transformers.roles import roles
 from tracer.errors import InputError, Unsupported
@@ -151,7 +152,13 @@ def verify_model(
         subject=type(live.model).__name__,
         facts=None,
         choices={name: Choice(value, own) for name, value in values.items()},
-        warnings=(*_compiler_warnings(live), *_hook_warnings(live), *_window_warnings(live), *shortened),
+        warnings=(
+            *_autocast_warnings(live),
+            *_compiler_warnings(live),
+            *_hook_warnings(live),
+            *_window_warnings(live),
+            *shortened,
+        ),
     )
 
 
@@ -239,6 +246,12 @@ def _known(scenarios: Sequence[str] | None) -> tuple[str, ...] | None:
         if name not in NAMES:
             raise InputError("verify.unknown_scenario", found=name, known=", ".join(NAMES))
     return None if scenarios is None else tuple(scenarios)
+
+
+def _autocast_warnings(live: Live) -> tuple[Message, ...]:
+    """Return a warning where the caller's autocast would compute in another dtype than what was verified."""
+    cast = autocast_dtype(str(live.device))
+    return () if cast is None else (message("verify.autocast", cast=cast, dtype=LONG_DTYPES[live.dtype]),)
 
 
 def _compiler_warnings(live: Live) -> tuple[Message, ...]:
