@@ -102,7 +102,8 @@ def trace_layers(
         raise InputError("pipeline.query_cached", query=query, first=phase.cached, last=len(read) - 1)
     run_dtype = read_dtype(opened, dtype)
     facts = opened.model_facts(layers[0])
-    chosen = choose(kernel, device=device, dtype=LONG_DTYPES[run_dtype.value], head_dim=facts.head_dim)
+    calls = _calls(phase) if engine == NANO else {}
+    chosen = choose(kernel, device=device, dtype=LONG_DTYPES[run_dtype.value], head_dim=facts.head_dim, calls=calls)
     placement.check_kernel(chosen)
     request = Request(
         layer=layers[0],
@@ -166,6 +167,13 @@ def _phase(engine: str, cached: int, decode: bool, length: int) -> Phase:
     phase = Phase(cached or length - 1, decode=True) if decode else Phase(cached)
     phase.check(length)
     return phase
+
+
+def _calls(phase: Phase) -> dict[str, tuple[str, ...]]:
+    """Return what nano-vllm calls of flash-attn beside flash_attn_varlen_func: it imports the function over a cache
+    always, and gives pages to the other where a prefix is cached."""
+    pages = ("block_table",) if phase.cached and not phase.decode else ()
+    return {"with_kvcache": (), "varlen": pages}
 
 
 def _why_engine(engine: str) -> Message:

@@ -36,7 +36,9 @@ class Machine(Probes):
         three: str | None = None,
         four: str | None = None,
         functions: Callable[..., Any] | None = None,
+        devices: int = 2,
     ) -> None:
+        self._devices = devices
         self._cuda, self._capability, self._error, self._functions = cuda, capability, error, functions
         self._versions = {"flash-attn": flash_attn, "flash-attn-3": three, "flash-attn-4": four}
         self.imported: list[str] = []
@@ -46,6 +48,9 @@ class Machine(Probes):
 
     def cuda(self) -> bool:
         return self._cuda
+
+    def devices(self) -> int:
+        return self._devices
 
     def capability(self, device: str) -> tuple[int, int]:
         return self._capability
@@ -145,6 +150,69 @@ def test_flash_attn_runs_on_the_device_that_was_asked_for(device: str, goes_to: 
 def test_a_cuda_device_that_is_not_there_is_an_error_for_every_kernel(kernel: str) -> None:
     with pytest.raises(Unsupported, match=r"torch 2\.13\.0 finds no CUDA device.*--device cpu"):
         choose(kernel, device="cuda", dtype="bfloat16", head_dim=128, probes=Machine())
+
+
+class Raw(Machine):
+    """A machine that asks about a device as torch does."""
+
+    def capability(self, device: str) -> tuple[int, int]:
+        if int(device.partition(":")[2] or 0) >= self._devices:
+            raise AssertionError("Invalid device id")
+        return super().capability(device)
+
+
+@pytest.mark.parametrize("kernel", ["auto", "flash-attn", "sdpa", "eager"])
+@pytest.mark.parametrize(
+    ("count", "told", "zh"),
+    [
+        (1, "cuda:9 was asked for, but torch finds one CUDA device, cuda:0.", "只找到一个 CUDA 设备：cuda:0"),
+        (
+            4,
+            "cuda:9 was asked for, but torch finds 4 CUDA devices, cuda:0 to cuda:3.",
+            "4 个 CUDA 设备：cuda:0 到 cuda:3",
+        ),
+    ],
+)
+def test_a_cuda_device_beyond_those_there_are_is_told_with_their_number(
+    kernel: str, count: int, told: str, zh: str
+) -> None:
+    machine = Raw(cuda=True, flash_attn="2.8.3", devices=count)
+    with pytest.raises(Unsupported) as refused:
+        choose(kernel, device="cuda:9", dtype="bfloat16", head_dim=128, probes=machine)
+    assert told in str(refused.value)
+    assert zh in refused.value.text("zh")
+    last = f"cuda:{count - 1}"
+    assert choose(kernel, device=last, dtype="bfloat16", head_dim=128, probes=machine).device == last
+
+
+@pytest.mark.parametrize("device", ["cuda:", "cuda:x", "cuda:-1", "cuda:1:2", "auto:0", "cpu:one"])
+def test_a_device_number_that_is_none_is_bad_input(device: str) -> None:
+    with pytest.raises(InputError, match=rf"{device} is no device that torch knows"):
+        choose("auto", device=device, dtype="bfloat16", head_dim=128, probes=GPU)
+
+
+def test_auto_passes_over_a_version_without_the_function_for_caches_and_says_so() -> None:
+    four = Machine(cuda=True, four="4.0.0b27")
+    asked = {"dtype": "bfloat16", "head_dim": 128, "probes": four}
+    assert choose("auto", **asked).kind == "flash-attn-4"
+    chosen = choose("auto", calls={"with_kvcache": ()}, **asked)
+    assert (chosen.kind, chosen.device) == ("cpu-flash", "cpu")
+    assert chosen.with_kvcache is not None
+    why = "flash-attn-4 4.0.0b27 has no flash_attn_with_kvcache, which this code calls too"
+    assert why in str(chosen.reason)
+    assert "没有 flash_attn_with_kvcache" in chosen.reason.text("zh")
+    both = Machine(cuda=True, three="3.0.0", four="4.0.0b27")
+    assert (
+        choose("auto", dtype="bfloat16", head_dim=128, calls={"with_kvcache": ()}, probes=both).kind == "flash-attn-3"
+    )
+
+
+def test_auto_passes_over_a_version_whose_function_has_not_the_argument_needed() -> None:
+    three = Machine(cuda=True, three="3.0.0")
+    chosen = choose("auto", dtype="bfloat16", head_dim=128, calls={"varlen": ("block_table",)}, probes=three)
+    assert chosen.kind == "cpu-flash"
+    assert "flash_attn_varlen_func of flash-attn-3 3.0.0 has no argument block_table" in str(chosen.reason)
+    assert "没有参数 block_table" in chosen.reason.text("zh")
 
 
 @pytest.mark.parametrize("kernel", ["sdpa", "eager"])

@@ -4,6 +4,7 @@ the version's real signature. The stand-ins compute on the CPU, so here the whol
 from collections.abc import Callable
 from dataclasses import replace
 from types import ModuleType
+from typing import Any
 
 import pytest
 import standins
@@ -53,9 +54,9 @@ class Hopper(Probes):
         return standins.MODULES[kind]
 
 
-def chosen_here(asked: str, *, device: str = "auto", dtype: str, head_dim: int) -> ChosenKernel:
+def chosen_here(asked: str, **given: Any) -> ChosenKernel:
     """The choice that such a machine would make, its tensors on the CPU."""
-    return replace(choose(asked, device=device, dtype=dtype, head_dim=head_dim, probes=Hopper()), device="cpu")
+    return replace(choose(asked, probes=Hopper(), **given), device="cpu")
 
 
 @pytest.fixture(autouse=True)
@@ -191,3 +192,36 @@ def test_a_fault_inside_a_version_is_told_and_nothing_stays_changed(monkeypatch:
 def _turned(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, softmax_scale=None,
             causal=False, return_attn_probs=False):  # type: ignore[no-untyped-def]  # fmt: skip
     return q, q.new_zeros(q.shape[:2])
+
+
+class Alone(Hopper):
+    """The same machine with one version alone."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def recorded(self, package: str) -> str | None:
+        return super().recorded(package) if package == self._kind else None
+
+    def module(self, name: str) -> ModuleType:
+        if not any(each.module == name and each.kind == self._kind for each in INTERFACES):
+            raise ModuleNotFoundError(f"No module named '{name}'")
+        return super().module(name)
+
+
+@pytest.mark.usefixtures("nano_vllm_files")
+@pytest.mark.parametrize(
+    ("kind", "cached", "why"),
+    [
+        ("flash-attn-4", 0, "flash-attn-4 4.0.0b27 has no flash_attn_with_kvcache"),
+        ("flash-attn-3", 4, "flash_attn_varlen_func of flash-attn-3 3.0.0 has no argument block_table"),
+    ],
+)
+def test_nano_vllm_on_auto_runs_on_the_cpus_kernel_where_the_version_there_lacks_what_it_calls(
+    monkeypatch: pytest.MonkeyPatch, kind: str, cached: int, why: str
+) -> None:
+    monkeypatch.setattr(pipeline, "choose", lambda asked, **given: choose(asked, probes=Alone(kind), **given))
+    traced = tracer.trace(engine="nano-vllm", dtype="bfloat16", cached=cached)
+    assert traced.exit_code == 0
+    assert traced.layer.request.kernel.value == "cpu-flash"
+    assert why in str(traced.layer.request.kernel.reason)

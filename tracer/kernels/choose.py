@@ -5,8 +5,9 @@ Must not know: models, tracing. torch and flash-attn are imported only when a ch
 
 import importlib
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 
 from tracer.errors import InputError, Unsupported
 from tracer.kernels.adapter import Adapted, Function
@@ -52,6 +53,12 @@ class Probes:
 
         return torch.cuda.is_available()
 
+    def devices(self) -> int:
+        """Return how many CUDA devices torch finds."""
+        import torch
+
+        return torch.cuda.device_count()
+
     def capability(self, device: str) -> tuple[int, int]:
         """Return the compute capability of a CUDA device."""
         import torch
@@ -91,14 +98,21 @@ class _Refused:
 
 
 def choose(
-    asked: str, *, device: str = "auto", dtype: str, head_dim: int, probes: Probes | None = None
+    asked: str,
+    *,
+    device: str = "auto",
+    dtype: str,
+    head_dim: int,
+    calls: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    probes: Probes | None = None,
 ) -> ChosenKernel:
     """Return the kernel for ``asked`` (one of KERNELS) and the device that the whole run goes to.
 
     ``dtype`` is torch's name (float32, bfloat16, float16). ``auto`` takes the first of flash-attn 2, 3 and 4 that is
     there, runs on the CUDA device and takes this dtype and head_dim; otherwise the CPU flash kernel, and the whole run
-    goes to the CPU. Raises InputError for an unknown kernel or device, Unsupported where what was asked for cannot be
-    had.
+    goes to the CPU. ``calls`` are the functions (fields of ChosenKernel) that the code to be run calls beside those
+    every version has, with arguments that it needs of them: ``auto`` passes over versions without. Raises
+    InputError for an unknown kernel or device, Unsupported where what was asked for cannot be had.
     """
     probes = probes or Probes()
     if asked not in KERNELS:
@@ -107,6 +121,7 @@ def choose(
         raise InputError("kernels.unknown_device", found=device)
     if _is_cuda(device) and not probes.cuda():
         raise Unsupported("kernels.no_cuda", device=device, torch=probes.torch_version())
+    _check_number(device, probes)
     if asked in ("sdpa", "eager"):
         return _torch_path(asked, device, probes)
     if asked == CPU_FLASH:
@@ -115,7 +130,7 @@ def choose(
         return _cpu_flash(message("kernels.asked", kernel=asked), device, probes)
     interface = of(asked)
     refusal = _why_not_cuda(device, dtype, interface or TWO, probes)
-    wanted = _Wanted(device, dtype, head_dim)
+    wanted = _Wanted(device, dtype, head_dim, calls)
     if interface is None:
         return _auto(wanted, refusal, probes)
     found = _Refused(refusal) if refusal else _find(interface, wanted, probes)
@@ -126,11 +141,12 @@ def choose(
 
 @dataclass(frozen=True)
 class _Wanted:
-    """The device, dtype and head_dim of a run; ``device`` as asked for."""
+    """The device, dtype and head_dim of a run; ``device`` as asked for, ``calls`` as choose has it."""
 
     asked_device: str
     dtype: str
     head_dim: int
+    calls: Mapping[str, Sequence[str]]
 
     @property
     def device(self) -> str:
@@ -147,6 +163,8 @@ def _auto(wanted: _Wanted, refusal: Message | None, probes: Probes) -> ChosenKer
         if interface is not TWO and probes.recorded(interface.kind) is None:
             continue
         found = _find(interface, wanted, probes)
+        if isinstance(found, _Found) and (lack := _lacks(found, wanted.calls)):
+            found = _Refused(lack)
         if isinstance(found, _Refused):
             refused.append(found)
             continue
@@ -165,6 +183,19 @@ def _auto(wanted: _Wanted, refusal: Message | None, probes: Probes) -> ChosenKer
     telling = [each.why for each in refused if not each.absent] or [refused[0].why]
     why = _and(telling[0], telling[1:])
     return _cpu_flash(message("kernels.cpu_instead", why=why), wanted.asked_device, probes)
+
+
+def _lacks(found: _Found, calls: Mapping[str, Sequence[str]]) -> Message | None:
+    """Return which of the functions and arguments in ``calls`` a version lacks; None where it has them all."""
+    for key, arguments in calls.items():
+        told = {"version": found.provider, "name": _FUNCTIONS[key]}
+        function = found.functions.get(key)
+        if function is None:
+            return message("kernels.why_no_function", **told)
+        for argument in arguments:
+            if argument not in function.__signature__.parameters:
+                return message("kernels.why_no_argument", argument=argument, **told)
+    return None
 
 
 def _and(first: Message, others: list[Message]) -> Message:
@@ -279,6 +310,18 @@ def _torch_path(asked: str, device: str, probes: Probes) -> ChosenKernel:
 
 def _why_device(asked: str, otherwise: Message) -> Message:
     return otherwise if asked == "auto" else message("kernels.asked_device", device=asked)
+
+
+def _check_number(device: str, probes: Probes) -> None:
+    """Raise InputError for a number that no device can have, Unsupported for one beyond the devices there are."""
+    kind, colon, number = device.partition(":")
+    if not colon:
+        return
+    if not (number.isascii() and number.isdigit()) or kind == "auto":
+        raise InputError("kernels.unknown_device", found=device)
+    if kind == "cuda" and int(number) >= (count := probes.devices()):
+        several = "" if count > 1 else "_one"
+        raise Unsupported(f"kernels.no_such_cuda{several}", device=device, count=count, last=count - 1)
 
 
 def _is_cuda(device: str) -> bool:
