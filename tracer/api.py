@@ -6,10 +6,11 @@ Must not know: anything the pipeline knows.
 import operator
 import os
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tracer.errors import InputError
+from tracer.errors import InputError, TracerError
 from tracer.texts import message
 
 if TYPE_CHECKING:
@@ -60,23 +61,34 @@ def trace(
         raise InputError("pipeline.chat_with_tokens")
     from tracer import pipeline
 
-    return pipeline.trace(
-        checkpoint,
-        revision=revision,
-        layer=layer,
-        head=head,
-        query=query,
-        prompt=prompt,
-        tokens=tokens,
-        chat=chat,
-        engine=engine,
-        kernel=kernel,
-        device=device,
-        dtype=dtype,
-        all_heads=True,
-        cached=cached,
-        decode=decode,
-    )
+    with _told_in_python({name: name for name in ("checkpoint", *(trace.__kwdefaults__ or ()))}):
+        return pipeline.trace(
+            checkpoint,
+            revision=revision,
+            layer=layer,
+            head=head,
+            query=query,
+            prompt=prompt,
+            tokens=tokens,
+            chat=chat,
+            engine=engine,
+            kernel=kernel,
+            device=device,
+            dtype=dtype,
+            all_heads=True,
+            cached=cached,
+            decode=decode,
+        )
+
+
+@contextmanager
+def _told_in_python(arguments: Mapping[str, str]) -> Iterator[None]:
+    """Let an error name arguments in place of the options of the command line: option → argument."""
+    try:
+        yield
+    except TracerError as error:
+        error.arguments = arguments
+        raise
 
 
 def _whole(name: str, value: Any, wanted: str = "whole") -> int:
@@ -131,9 +143,10 @@ def verify(
         model = os.fspath(model)
     from tracer.verification.entry import verify_checkpoint, verify_model
 
-    if model is None or isinstance(model, str):
-        return verify_checkpoint(model, **asked)
-    return verify_model(model, **asked)
+    with _told_in_python({"checkpoint": "model", "layer": "layers", "head": "heads", "tokens": "tokens"}):
+        if model is None or isinstance(model, str):
+            return verify_checkpoint(model, **asked)
+        return verify_model(model, **asked)
 
 
 def _several(name: str, numbers: Any) -> list[int] | None:

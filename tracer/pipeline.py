@@ -12,6 +12,7 @@ from typing import Any
 import platformdirs
 
 from tracer import memory
+from tracer.bounds import check_query
 from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.checkpoint.open import open_checkpoint
 from tracer.checks import finite
@@ -95,11 +96,9 @@ def trace_layers(
         opened.check_layer(layer)
     opened.check_head(head)
     read = read_prompt(opened, prompt, tokens, chat)
-    if query is not None and not 0 <= query < len(read):
-        raise InputError("pipeline.query_range", query=query, last=len(read) - 1)
+    check_query(query, len(read))
     phase = _phase(engine, cached, decode, len(read))
-    if query is not None and query < phase.cached:
-        raise InputError("pipeline.query_cached", query=query, first=phase.cached, last=len(read) - 1)
+    check_query(query, len(read), phase.cached)
     run_dtype = read_dtype(opened, dtype)
     facts = opened.model_facts(layers[0])
     calls = _calls(phase) if engine == NANO else {}

@@ -6,9 +6,9 @@ Must not know: how it was made, how it is shown.
 import os
 from dataclasses import dataclass
 
+from tracer.bounds import check_head
 from tracer.checks.reference import reference
 from tracer.checks.suite import run_checks
-from tracer.errors import InputError
 from tracer.language import of_environment
 from tracer.maths.attention import Head
 from tracer.records import Check, LayerTrace, Status
@@ -45,7 +45,6 @@ class Trace:
 
 def look_at(layer: LayerTrace, number: int) -> Trace:
     """Return one head of a traced layer, recomputed in float64 from its captures, with its checks."""
-    if not 0 <= number < layer.model.heads:
-        raise InputError("checkpoint.head_range", head=number, last=layer.model.heads - 1)
+    check_head(number, layer.model.heads)
     recomputed = reference(layer, number)
     return Trace(layer, number, recomputed, run_checks(layer, number, recomputed))

@@ -216,13 +216,13 @@ def test_a_saved_trace_of_fewer_rows_than_its_engine_can_have_is_refused(behind:
     [
         ({"cached": 8}, "8 of 8 tokens cannot be cached"),
         ({"cached": -1}, "-1 of 8 tokens cannot be cached"),
-        ({"decode": True, "cached": 3}, "Leave out --cached"),
+        ({"decode": True, "cached": 3}, "Leave out cached="),
         ({"cached": 5, "query": 4}, "Query position 4 is cached: this run computes positions 5 to 7 only."),
         ({"cached": 5.0}, "trace(cached=…) takes a whole number"),
         ({"decode": 1}, "trace(decode=…) takes True or False"),
         ({"decode": True, "tokens": [5]}, "this prompt has a single token"),
-        ({"cached": 5, "engine": "transformers"}, "Add --engine nano-vllm."),
-        ({"decode": True, "engine": "transformers@5.16.1"}, "Add --engine nano-vllm."),
+        ({"cached": 5, "engine": "transformers"}, 'Add engine="nano-vllm".'),
+        ({"decode": True, "engine": "transformers@5.16.1"}, 'Add engine="nano-vllm".'),
     ],
     ids=str,
 )
@@ -257,6 +257,10 @@ def test_the_command_traces_them(trace: Command, words: tuple[str, ...], said: s
     ("words", "said"),
     [
         (("qwen3", "--decode"), "Add --engine nano-vllm."),
+        (
+            ("qwen3", "--engine", "nano-vllm", "--cached", "15", "--head", "0", "--query", "2"),
+            "Query position 2 is cached: this run computes position 15 only. Ask for it with --query 15.",
+        ),
         (("qwen3", "--engine", "nano-vllm", "--cached", "x"), "--cached"),
         (("qwen3", "--engine", "nano-vllm", "--decode", "--format", "html", "-o", "x.html"), "A report shows a whole"),
         (("report", "qwen3", "--engine", "nano-vllm", "--cached", "3", "-o", "x.html"), "A report shows a whole"),

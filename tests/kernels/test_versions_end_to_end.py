@@ -175,7 +175,7 @@ def test_a_cached_prefix_is_refused_on_flash_attention_3_which_has_no_pages_ther
 
 @pytest.mark.usefixtures("nano_vllm_files")
 def test_nano_vllm_cannot_run_on_flash_attention_4() -> None:
-    with pytest.raises(Unsupported, match=r"cannot run with --kernel flash-attn-4\. Use --kernel flash-attn"):
+    with pytest.raises(Unsupported, match=r"cannot run with kernel=\"flash-attn-4\"\. Use kernel=\"flash-attn\""):
         tracer.trace(engine="nano-vllm", kernel="flash-attn-4", dtype="bfloat16")
 
 

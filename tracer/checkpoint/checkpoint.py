@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracer import data
+from tracer.bounds import check_head, check_layer
 from tracer.checkpoint import layout, strictjson
 from tracer.checkpoint.characters import bare_token
 from tracer.checkpoint.header import TensorInfo
@@ -142,13 +143,11 @@ class Checkpoint:
 
     def check_layer(self, layer: int) -> None:
         """Raise InputError, which says the range, where the model has no layer ``layer``."""
-        if not 0 <= layer < self.settings.layers:
-            raise InputError("checkpoint.layer_range", layer=layer, last=self.settings.layers - 1)
+        check_layer(layer, self.settings.layers)
 
     def check_head(self, head: int) -> None:
         """Raise InputError, which says the range, where the model has no query head ``head``."""
-        if not 0 <= head < self.settings.heads:
-            raise InputError("checkpoint.head_range", head=head, last=self.settings.heads - 1)
+        check_head(head, self.settings.heads)
 
     def check_token_ids(self, ids: Sequence[int]) -> None:
         """Raise InputError unless ``ids`` is a prompt this model can take (see tracer.checkpoint.prompt)."""

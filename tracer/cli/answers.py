@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracer import files
+from tracer.bounds import check_query
 from tracer.cli import collector, exits, interrupt, streams
 from tracer.cli import progress as telling
 from tracer.cli.inert import sentence
 from tracer.cli.options import DiffOptions, RunOptions, ShowOptions
-from tracer.errors import InputError
 from tracer.texts import message
 
 if TYPE_CHECKING:
@@ -55,10 +55,7 @@ def show(asked: ShowOptions, language: str) -> int:
     layer = load(asked.file)
     head = layer.request.head if asked.head is None else asked.head
     query = layer.request.query if asked.query is None else asked.query
-    if query is not None and query >= len(layer.tokens):
-        raise InputError("pipeline.query_range", query=query, last=len(layer.tokens) - 1)
-    if query is not None and query < layer.cached:
-        raise InputError("pipeline.query_cached", query=query, first=layer.cached, last=len(layer.tokens) - 1)
+    check_query(query, len(layer.tokens), layer.cached)
     heads = [look_at(replace(layer, request=replace(layer.request, head=head, query=query)), head)]
     deliver(_rendered(heads, asked, language), asked.output, language)
     return _code(heads, language)

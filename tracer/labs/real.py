@@ -6,6 +6,7 @@ A saved trace needs no torch; a run does. Must not know: what a lab does with he
 from dataclasses import dataclass
 from pathlib import Path
 
+from tracer.bounds import check_head
 from tracer.errors import InputError
 from tracer.maths.attention import Head, head
 from tracer.maths.visibility import Visibility
@@ -44,8 +45,8 @@ def from_run(checkpoint: str | None, revision: str | None, layer: int, number: i
 
 
 def _heads(layer: LayerTrace, number: int | None, origin: Message) -> Heads:
-    if number is not None and number >= layer.model.heads:
-        raise InputError("checkpoint.head_range", head=number, last=layer.model.heads - 1)
+    if number is not None:
+        check_head(number, layer.model.heads)
     numbers = range(min(layer.model.heads, MOST_HEADS)) if number is None else (number,)
     q, k, v = (layer.captures[name].array for name in ("q", "k", "v"))
     tokens = min(q.shape[0], MOST_TOKENS)

@@ -3,7 +3,7 @@
 All wording and rounding happens below this module. Must not know: any output format.
 """
 
-from tracer.errors import InputError
+from tracer.bounds import check_query
 from tracer.names import MODEL
 from tracer.page import checks, header, kernel, matrices, provenance, sparse, steps, walk
 from tracer.page.record import Column, Facts, Page, Piece, Prose, Role, Row, Section, Table, line
@@ -25,8 +25,7 @@ def head_page(trace: Trace, language: str, *, query: int | None = None, size: in
     layer, reference = trace.layer, trace.reference
     names = shown(layer.tokens)
     kv_head = layer.model.kv_head(trace.head)
-    if query is not None and query < layer.cached:
-        raise InputError("pipeline.query_cached", query=query, first=layer.cached, last=len(layer.tokens) - 1)
+    check_query(query, len(layer.tokens), layer.cached)
     row = None if query is None else query - layer.cached
     part = window(reference.visibility.tq, reference.visibility.tk, size, row)
     sections: list[Section | None] = [
