@@ -9,6 +9,7 @@ from tests.verify.conftest import IDS, failed, live_model, outcome, status
 from tracer.records import Status
 from tracer.texts import LANGUAGES
 from tracer.verification.entry import verify_model
+from tracer.verification.review import untested
 
 
 def verified(model: Any, tokens: tuple[int, ...] = IDS, scenarios: tuple[str, ...] = ("plain",)) -> Any:
@@ -60,6 +61,10 @@ def test_one_token_tells_nothing_of_positions_order_and_later_tokens() -> None:
     assert status(found, "causal.effect") is Status.NOT_TESTABLE
     assert status(found, "causal.weights") is Status.NOT_TESTABLE
     assert "position 0" in reason(found, "rope.positions")
+    assert "with one token every head gives it weight 1" in reason(found, "heads.keys")
+    page = " ".join(str(found).split())
+    assert "layer 0: not testable on this prompt (config: all earlier tokens)" in page
+    assert "layer 0 sees all" not in page
     assert found.exit_code == 0  # what can be told is right
 
 
@@ -89,6 +94,23 @@ def test_a_window_longer_than_the_prompt_hides_nothing() -> None:
     model = live_model(use_sliding_window=True, sliding_window=64, max_window_layers=0)
     assert status(verified(model), "window.effective") is Status.NOT_TESTABLE
     assert "longer than the prompt" in reason(verified(model), "window.effective")
+
+
+def test_what_cannot_be_tested_in_some_scenarios_only_is_told_with_their_names() -> None:
+    model = live_model()
+    with torch.no_grad():
+        model.model.embed_tokens.weight[IDS[20]] = float("inf")  # no packed sequence comes that far
+    page = " ".join(str(verified(model, scenarios=("plain", "packed", "cached"))).split())
+    assert "kernel.output · plain prompt; several tokens on a KV cache; decoding with a KV cache" in page
+    assert "norm.eps (q), norm.eps (k), scale.effective, causal.effect, heads.keys the hidden states" in page
+
+
+def test_a_check_that_no_input_of_a_scenario_shows_is_never_told_twice_alike() -> None:
+    found = verify_model(live_model(dtype="bfloat16"), tokens=IDS[:3])
+    for language in LANGUAGES:
+        rows = [(tuple(ids), where) for ids, where, _ in untested(found, language)]
+        every = [(id, where) for ids, where in rows for id in ids]
+        assert len(every) == len(set(every)), every
 
 
 def test_a_softmax_in_bfloat16_cannot_be_told_in_bfloat16() -> None:

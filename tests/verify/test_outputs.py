@@ -6,6 +6,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
 from tests.verify import attentions
 from tests.verify.attentions import put
@@ -21,7 +22,7 @@ from tracer.verification.catalogue import CHECKS, CONSEQUENCES
 from tracer.verification.entry import verify_checkpoint, verify_model
 from tracer.verification.page import verify_page
 from tracer.verification.records import Verification
-from tracer.verification.review import review
+from tracer.verification.review import layers_told, review
 
 
 @pytest.fixture(scope="module")
@@ -193,3 +194,22 @@ def test_every_check_has_a_claim_its_denial_and_an_advice_in_every_language() ->
 
 def test_runs_of_numbers_are_joined() -> None:
     assert spans([0, 1, 2, 5, 7, 8]) == "0–2, 5, 7–8"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_junit_tells_the_layers_in_which_a_check_that_passes_was_not_made(language: str) -> None:
+    model = live_model()
+    with torch.no_grad():
+        model.model.layers[1].self_attn.q_norm.weight.fill_(1.0)
+    found = verify_model(model, tokens=IDS, scenarios=("plain",))
+    partly = [o for o in found.outcomes if o.check.status is Status.PASS and o.untested]
+    assert ("norm.weights", "q") in [(o.check.id, o.part) for o in partly]
+    root = ElementTree.fromstring(junit.dumps(found, language))
+    cases = {case.get("name"): case.findtext("system-out") for case in root.iter("testcase")}
+    told = next(text for name, text in cases.items() if name is not None and name.startswith("norm.weights (q)"))
+    assert told is not None
+    assert layers_told((1,), language) in told
+    ((reason, layers), *_) = next(o.reasons for o in partly if o.check.id == "norm.weights")
+    assert layers == (1,)
+    assert reason.text(language) in told
+    assert sum(text is not None for text in cases.values()) == len(partly)

@@ -226,6 +226,17 @@ def reviewed(model: Any) -> tuple[list[list[str]], str]:
     return [[cause.check.id, *also] for cause, also in causes(found)], review(found)
 
 
+def with_function(name: str, function: Any) -> Verification:
+    """Return the verification of a model with an attention function of its own, and eager's mask."""
+    AttentionInterface.register(name, function)
+    AttentionMaskInterface.register(name, eager_mask)
+    try:
+        return tracer.verify(live_model(name), tokens=IDS)
+    finally:
+        AttentionInterface._global_mapping.pop(name)
+        AttentionMaskInterface._global_mapping.pop(name)
+
+
 def test_tiled_heads_are_named_and_not_the_large_scores_that_they_break_too() -> None:
     ids, text = reviewed(put(live_model(), Tiled))
     assert ids == [["heads.keys", "heads.values"]]
@@ -240,15 +251,9 @@ def test_a_soft_cap_is_no_matter_of_large_scores() -> None:
         weights = torch.softmax(scores + mask[..., : k.shape[2]], -1)
         return (weights @ v).transpose(1, 2).contiguous(), weights
 
-    AttentionInterface.register("capped", capped)
-    AttentionMaskInterface.register("capped", eager_mask)
-    try:
-        ids, text = reviewed(live_model("capped"))
-    finally:
-        AttentionInterface._global_mapping.pop("capped")
-        AttentionMaskInterface._global_mapping.pop("capped")
-    assert ids == [["kernel.output"]]
-    assert "a soft cap" in text
+    found = with_function("capped", capped)
+    assert [[cause.check.id, *also] for cause, also in causes(found)] == [["kernel.output"]]
+    assert "a soft cap" in review(found)
 
 
 def test_a_cache_that_is_never_updated_is_named_before_the_positions_that_follow() -> None:
@@ -271,3 +276,17 @@ def test_where_no_expression_is_found_the_users_own_forward_is_the_place() -> No
     assert cause.check.site is not None
     assert cause.check.site.scope == "Returned.forward"
     assert cause.check.site.code.startswith("def forward(self, hidden_states")
+
+
+def test_heads_that_read_no_head_alone_are_told_by_their_numbers() -> None:
+    def blended(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **given: Any) -> Any:
+        k, v = (qwen3.repeat_kv(x, module.num_key_value_groups) for x in (key, value))
+        v = torch.cat([v[:, :2], (v[:, 2:3] + v[:, :1]) / 2, v[:, 3:]], 1)
+        weights = torch.softmax(query @ k.transpose(2, 3) * given["scaling"] + mask[..., : k.shape[2]], -1)
+        return (weights @ v).transpose(1, 2).contiguous(), weights
+
+    found = with_function("blended", blended)
+    check = next(o.check for o in found.failures if o.check.id == "heads.values")
+    assert check.measured.text() == "key/value heads 0, 0, –, 1, 2, 2 (–: not the values of one head alone)"
+    assert "these do not: 2" in check.reason.text()
+    assert "以下 query 头不是这样：2" in check.reason.text("zh")

@@ -12,7 +12,7 @@ from tracer.records import Status
 from tracer.render import jsonable
 from tracer.texts import DEFAULT_LANGUAGE, Message, message
 from tracer.verification.records import Outcome, Verification
-from tracer.verification.review import where
+from tracer.verification.review import layers_told, where
 from tracer.verification.verdict import advice
 
 # What XML 1.0 cannot hold at all, not even escaped.
@@ -64,6 +64,17 @@ def _case(suite: Element, outcome: Outcome, found: Verification, language: str) 
         seen = f"{say(message('verify.row_seen')).strip()} {where(outcome, found, language)}\n"
         change = f"{say(message('verify.row_change')).strip()} {say(advice(check))}\n"
         failure.text = _clean(f"\n{place}{told}{seen}{change}")
+    if check.status is not Status.NOT_TESTABLE and outcome.reasons:
+        label = message("verify.not_testable").text(language)
+        SubElement(case, "system-out").text = _clean("\n".join(f"{label}: {x}" for x in _untested(outcome, language)))
+
+
+def _untested(outcome: Outcome, language: str) -> list[str]:
+    """Return the layers in which a check that was made in other ones could not be, with the reason."""
+    return [
+        message("verify.unseen_row", ids=layers_told(layers, language), reason=reason).text(language).lstrip("- ")
+        for reason, layers in outcome.reasons
+    ]
 
 
 def _clean(text: str) -> str:

@@ -28,7 +28,7 @@ from tracer.records import Check, Status
 from tracer.texts import Spoken
 from tracer.verification.catalogue import CHECKS
 from tracer.verification.records import Outcome, Verification
-from tracer.verification.review import causes, heads_told, layers_told, where
+from tracer.verification.review import causes, heads_told, ids_told, layers_told, untested, where
 from tracer.verification.verdict import advice, denial
 
 _LONG = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
@@ -101,15 +101,18 @@ def _ran(say: _Say, found: Verification) -> Section:
 
 
 def _windows(say: _Say, found: Verification) -> str:
-    groups: dict[tuple[int | None, int | None], list[int]] = {}
+    checks = [o for o in found.outcomes if o.check.id in ("window.none", "window.effective") and o.scenario == "plain"]
+    untold = {layer for outcome in checks for layer in outcome.untested}
+    groups: dict[tuple[int | None, int | None, bool], list[int]] = {}
     for window in found.windows:
-        groups.setdefault((window.configured, window.effective), []).append(window.layer)
+        groups.setdefault((window.configured, window.effective, window.layer in untold), []).append(window.layer)
     told = []
-    for (configured, effective), layers in groups.items():
+    for (configured, effective, unseen), layers in groups.items():
         seen, wanted = (
             say("window_all") if keys is None else say("window_keys", keys=keys) for keys in (effective, configured)
         )
         name = "fact_window_one" if len(layers) == 1 else "fact_window"
+        name = "fact_window_untested" if unseen else name
         told.append(say(name, layers=_layers(say, layers), seen=seen, wanted=wanted))
     return "; ".join(told)
 
@@ -208,18 +211,10 @@ def _measured(say: _Say, check: Check) -> Line:
 
 def _untested(say: _Say, found: Verification) -> Section | None:
     """Return what could not be tested, as a whole or in part, and why."""
-    told: dict[str, list[str]] = {}
-    for outcome in found.outcomes:
-        name = outcome.check.id if outcome.part is None else f"{outcome.check.id} ({outcome.part})"
-        whole = outcome.check.status is Status.NOT_TESTABLE and len(outcome.reasons) == 1
-        for reason, layers in outcome.reasons:
-            here = name if whole else say("untested_part", check=name, layers=_layers(say, layers))
-            ids = told.setdefault(say.of(reason), [])
-            if here not in ids:
-                ids.append(here)
+    told = untested(found, say.language)
     if not told:
         return None
-    rows = tuple((muted(", ".join(ids)), line(reason)) for reason, ids in told.items())
+    rows = tuple((muted(ids_told(ids, scenarios)), line(reason)) for ids, scenarios, reason in told)
     return Section("untested", "", line(say("page_untested")), (Facts(rows),))
 
 

@@ -3,7 +3,7 @@
 Must not know: how a verification is made.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tracer.names import spans
 from tracer.records import Check, Site, Status
@@ -48,22 +48,40 @@ _OWN_CODE = frozenset(("verify.norm_foreign", *(f"verify.{name}_hidden" for name
 
 def unseen(found: Verification, language: str = DEFAULT_LANGUAGE) -> str:
     """Return which checks could not be made because of what the model's own code is, and why; "" where all could."""
-    told: dict[str, list[str]] = {}
-    for outcome in found.outcomes:
-        name = outcome.check.id if outcome.part is None else f"{outcome.check.id} ({outcome.part})"
-        for reason, layers in outcome.reasons:
-            if reason.id in _OWN_CODE:
-                whole = outcome.check.status is Status.NOT_TESTABLE
-                part = "" if whole else layers_told(layers, language)
-                here = name if whole else _say(language, "untested_part", check=name, layers=part)
-                ids = told.setdefault(reason.text(language), [])
-                if here not in ids:
-                    ids.append(here)
+    told = untested(found, language, _OWN_CODE)
     if not told:
         return ""
-    count = len({id for ids in told.values() for id in ids})
-    rows = [_say(language, "unseen_row", ids=", ".join(ids), reason=reason) for reason, ids in told.items()]
+    count = len({id for ids, _, _ in told for id in ids})
+    rows = [_say(language, "unseen_row", ids=ids_told(ids, where), reason=reason) for ids, where, reason in told]
     return "\n".join([_say(language, "unseen_title", subject=found.subject, count=count), *rows]) + "\n"
+
+
+def untested(
+    found: Verification, language: str, reasons: Collection[str] | None = None
+) -> list[tuple[list[str], str, str]]:
+    """Return what could not be tested: checks, with their layers where other ones were tested; the scenarios, "" where
+    that is so in all that have these checks; and why. ``reasons`` by id: for these only."""
+    every: dict[tuple[str, str | None], list[str]] = {}
+    seen: dict[tuple[str, tuple[str, str | None], str], list[str]] = {}
+    for outcome in found.outcomes:
+        check = (outcome.check.id, outcome.part)
+        every.setdefault(check, []).append(outcome.scenario)
+        name = outcome.check.id if outcome.part is None else f"{outcome.check.id} ({outcome.part})"
+        whole = outcome.check.status is Status.NOT_TESTABLE and len(outcome.reasons) == 1
+        for reason, layers in outcome.reasons:
+            if reasons is None or reason.id in reasons:
+                part = _say(language, "untested_part", check=name, layers=layers_told(layers, language))
+                seen.setdefault((reason.text(language), check, name if whole else part), []).append(outcome.scenario)
+    rows: dict[tuple[str, str], list[str]] = {}
+    for (why, check, name), scenarios in seen.items():
+        names = [_say(language, f"scenario_{id}") for id in scenarios] if set(scenarios) != set(every[check]) else []
+        rows.setdefault((why, "; ".join(names)), []).append(name)
+    return [(ids, where, why) for (why, where), ids in rows.items()]
+
+
+def ids_told(ids: Sequence[str], where: str) -> str:
+    """Return checks and, where only some scenarios are meant, those."""
+    return ", ".join(ids) + (f" · {where}" if where else "")
 
 
 def _say(language: str, name: str, **values: object) -> str:
