@@ -8,6 +8,8 @@ import pytest
 import tracer
 from tracer import pipeline
 from tracer.errors import InputError, TracerError, in_python
+from tracer.render.text import html_of
+from tracer.texts import message
 
 NAMES = {name: name for name in ("revision", "kernel", "chat")}
 
@@ -102,6 +104,20 @@ def test_a_python_caller_is_told_of_arguments_and_not_of_options(asked: dict[str
 def test_the_same_error_on_the_command_line_tells_of_options() -> None:
     with pytest.raises(InputError, match=r"Choose one of them with --layer\.$"):
         pipeline.trace(layer=9)
+
+
+def test_the_callers_autocast_is_told_of_where_the_run_left_it_out() -> None:
+    import torch
+
+    told = message("pipeline.autocast", cast="bfloat16", dtype="float32")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        traced = tracer.trace(head=2)
+        asked = tracer.trace(head=2, dtype="bfloat16")
+    assert told in traced.layer.warnings
+    assert "torch.autocast (bfloat16) is on here, but the trace ran without it, in float32" in html_of(traced, "en")
+    assert "但追踪时没有使用它" in told.text("zh")
+    assert not asked.layer.warnings  # autocast would have computed in bfloat16 as well
+    assert not tracer.trace(head=2).layer.warnings
 
 
 def test_an_option_that_is_no_argument_stays_one() -> None:

@@ -4,6 +4,7 @@ The only module that knows the order. Must not know: command lines, rendering.
 """
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from tracer.bounds import check_query
 from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.checkpoint.open import open_checkpoint
 from tracer.checks import finite
+from tracer.engines.ambient import autocast_dtype
 from tracer.engines.nanovllm.phase import PREFILL, Phase
 from tracer.engines.transformers.engine import Progress, Wanted, alone
 from tracer.engines.transformers.placement import Placement
@@ -117,18 +119,27 @@ def trace_layers(
     kept = tuple(range(facts.heads)) if heads is None else tuple(heads)
     wanted = Wanted(request, chosen, kept, Path(platformdirs.user_cache_dir("tracer")), progress, light)
     memory.check(_needed(opened, wanted, layers, placement), memory.limit(), len(read))
+    traced: tuple[LayerTrace, ...]
     if version is not None:
         order: dict[str, object] = {"head": head, "heads": kept, "query": query, "tokens": request.token_ids}
         order |= {"checkpoint": checkpoint, "revision": revision, "kernel": kernel, "device": device, "dtype": dtype}
-        return _other_version(version, layers, order, request.engine, report)
-    traced: tuple[LayerTrace, ...]
+        traced = _other_version(version, layers, order, request.engine, report)
+        return tuple(replace(each, warnings=(*each.warnings, *_autocast_warnings(request))) for each in traced)
     way = importlib.import_module(ENGINES[engine]) if placement.streamed else placement
     given = () if phase == PREFILL else (phase,)  # one engine alone knows of any other
     traced = way.trace_layers(opened, read, wanted, layers, *given)
-    traced = tuple(replace(each, warnings=(*each.warnings, *finite.warnings(each))) for each in traced)
+    ambient = _autocast_warnings(request)
+    traced = tuple(replace(each, warnings=(*each.warnings, *ambient, *finite.warnings(each))) for each in traced)
     if cost is not None:
         cost(opened.bytes_read, opened.bytes_stored)
     return traced
+
+
+def _autocast_warnings(request: Request) -> tuple[Message, ...]:
+    """Return a warning where the caller's autocast would have computed in another dtype than the run did."""
+    cast = autocast_dtype(request.device.value) if "torch" in sys.modules else None
+    dtype = LONG_DTYPES[request.dtype.value]
+    return () if cast in (None, dtype) else (message("pipeline.autocast", cast=cast, dtype=dtype),)
 
 
 def _needed(opened: Checkpoint, wanted: Wanted, layers: Sequence[int], placement: Placement) -> int:
