@@ -19,6 +19,26 @@ MISTAKES = {
         "trace qwen3 has no option --zzz. See trace qwen3 --help.",
         "trace qwen3 没有 --zzz 这个选项。请看 trace qwen3 --help。",
     ),
+    "an option of another command": (
+        ["verify", "qwen3", "--cached", "5"],
+        "trace verify has no option --cached. It belongs to: trace qwen3, trace report.",
+        "trace verify 没有 --cached 这个选项。它属于：trace qwen3, trace report。",
+    ),
+    "an option of another command alone": (
+        ["lint", "--thorough", "x.py"],
+        "trace lint has no option --thorough. It belongs to: trace verify.",
+        "trace lint 没有 --thorough 这个选项。它属于：trace verify。",
+    ),
+    "an option of a lab": (
+        ["qwen3", "--temperature", "2"],
+        "trace qwen3 has no option --temperature. It belongs to: trace lab ",
+        "trace qwen3 没有 --temperature 这个选项。它属于：trace lab ",
+    ),
+    "an option lengthened": (
+        ["diff", "--langs", "en"],
+        "trace diff has no option --langs. Did you mean --lang?",
+        "trace diff 没有 --langs 这个选项。你是不是想输入 --lang？",
+    ),
     "unknown short option": (
         ["qwen3", "-z"],
         "trace qwen3 has no option -z. See trace qwen3 --help.",
