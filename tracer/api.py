@@ -183,10 +183,10 @@ def assert_attention(model: Any, *, strict: bool = False, language: str = "en", 
     what is wrong, where, what was measured and expected, and what to change.
 
     What could not be tested because of the model's own code (a projection or a norm that is not called as a module, an
-    attention that calls no known function) is told in a UserWarning; ``strict`` makes that an AssertionError. What
-    cannot be tested on this input or with this kernel (the logsumexp, which sdpa does not give) fails never: ``verify``
-    tells it. ``asked`` as for ``verify``. Raises Unsupported where nothing could be tested: that is no pass; InputError
-    for what cannot be asked.
+    attention that calls no known function) or numbers (NaN in an embedding) is told in a UserWarning; ``strict`` makes
+    that an AssertionError. What cannot be tested on this input or with this kernel (the logsumexp, which sdpa does not
+    give) never fails: ``verify`` tells it. ``asked`` as for ``verify``. Raises Unsupported where nothing could be
+    tested: that is no pass; InputError for what cannot be asked.
     """
     __tracebackhide__ = True  # pytest shows the reader's own line
     import warnings

@@ -9,6 +9,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_utils import AttentionInterface
 from transformers.models.qwen3 import modeling_qwen3 as qwen3
 
+import tracer
 from tests.verify import attentions
 from tests.verify.attentions import put
 from tests.verify.conftest import IDS, failed, live_model, outcome, status
@@ -89,6 +90,16 @@ def test_an_embedding_that_is_not_finite_accuses_nothing_in_any_scenario(place: 
         f"the hidden states that go into layer 0 hold NaN or infinity at token id {IDS[place]}: "
         "look at that row of the embedding's weight"
     }
+
+
+def test_an_assertion_does_not_pass_over_numbers_that_are_not_finite_in_silence() -> None:
+    model = live_model()
+    with torch.no_grad():
+        model.model.embed_tokens.weight[IDS[20]] = float("inf")
+    with pytest.warns(UserWarning, match=f"hold NaN or infinity at token id {IDS[20]}"):
+        tracer.assert_attention(model, tokens=IDS)
+    with pytest.raises(AssertionError, match="its own code or numbers keep these checks from being made"):
+        tracer.assert_attention(model, tokens=IDS, strict=True)
 
 
 def test_a_padding_token_that_is_not_finite_accuses_nothing_either() -> None:

@@ -42,13 +42,20 @@ def review(found: Verification, language: str = DEFAULT_LANGUAGE) -> str:
 
 
 _SEEN = ("interface", "weights", "projection", "norm", "rope", "reference", "layout", "cache")
-# Reasons that lie in the model's own code, not in this input, this dtype or this kernel.
-_OWN_CODE = frozenset(("verify.norm_foreign", *(f"verify.{name}_hidden" for name in _SEEN)))
+_NOT_FINITE = ("tokens", "given", "cache")
+# Reasons that lie in the model's own code or numbers, not in this input or this kernel.
+_OWN = frozenset(
+    (
+        "verify.norm_foreign",
+        *(f"verify.{name}_hidden" for name in _SEEN),
+        *(f"verify.not_finite_{name}" for name in _NOT_FINITE),
+    )
+)
 
 
 def unseen(found: Verification, language: str = DEFAULT_LANGUAGE) -> str:
-    """Return which checks could not be made because of what the model's own code is, and why; "" where all could."""
-    told = untested(found, language, _OWN_CODE)
+    """Return which checks could not be made because of the model's own code or numbers, and why; "" where all could."""
+    told = untested(found, language, _OWN)
     if not told:
         return ""
     count = len({id for ids, _, _ in told for id in ids})
