@@ -3,7 +3,9 @@
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -221,6 +223,34 @@ def test_rows_moved_by_a_hidden_key_that_is_infinite_are_no_leak(setup: type[Set
     assert "causal.effect" not in spoilt.failed(0)
     assert "another head" in str(spoilt.checks(0)["causal.effect"].reason)
     assert "causal.effect" in setup(change=moved).failed(2)
+
+
+@pytest.mark.parametrize("dtype", ["F32", "BF16"])
+@pytest.mark.parametrize("kernel", ["flash", "tiles"])
+@pytest.mark.parametrize(("window", "keys"), [(None, None), (4, None), (None, 40)])
+def test_no_number_that_came_in_is_held_against_the_kernel(
+    setup: type[Setup], dtype: str, kernel: str, window: int | None, keys: int | None
+) -> None:
+    """Vectors and single numbers, seen and hidden: what a kernel makes of ∞ − ∞ and of 0 · ∞ is its own affair."""
+    ran: dict[str, Any] = {} if kernel == "flash" else {"kernel": as_tiles, "kind": "eager"}
+    ran |= {"dtype": dtype, "window": window, "keys": keys}
+    for names, token, value, places in product(
+        ("q", "k", "v", "qkv"), (0, 10, 23), (torch.nan, torch.inf, -torch.inf), (slice(None), slice(0, 1))
+    ):
+        spoilt = setup(tensors=from_token(names, token, value, places), **ran)
+        assert spoilt.failed(1) | spoilt.failed(2) == set(), (names, token, value, places)
+
+
+def test_a_nan_that_was_seen_and_left_no_trace_fails(setup: type[Setup]) -> None:
+    def whole(setup: Setup, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
+        return setup.flash(q, k.nan_to_num(0.0), v)
+
+    assert "kernel.output" in setup(tensors=from_token("k", 10, torch.nan), kernel=whole).failed(2)
+
+
+def test_a_wrong_number_fails_beside_an_infinite_score(setup: type[Setup]) -> None:
+    spoilt = from_token("k", 10, torch.inf, slice(0, 1))
+    assert "kernel.output" in setup(tensors=spoilt, kernel=broken(wrong_number)).failed(2)
 
 
 def test_an_infinite_value_may_come_out_as_nan(setup: type[Setup]) -> None:

@@ -79,3 +79,13 @@ def test_the_bound_of_a_logsumexp_grows_with_large_scores_only() -> None:
     assert lse_tolerance("BF16", 10.0) == 1e-4
     assert lse_tolerance("F32", 1.0) == 5e-6
     assert lse_tolerance("F32", 1000.0) == pytest.approx(16 * 2.0**-23 * 1000)
+
+
+def test_one_column_that_is_not_finite_takes_no_row_out_of_the_comparison() -> None:
+    """As one weight of v_proj makes it: every row holds a NaN, and the other columns still tell eager's error."""
+    reference, eager = np.ones((4, 3)), np.full((4, 3), 1.01)
+    reference[:, 0] = eager[:, 0] = np.nan
+    result = numerics(eager, eager, reference, "BF16")
+    assert result.eager_error == pytest.approx(0.01)
+    assert (result.eager_overflow, result.ok, result.kernel.undefined) == (0, True, 4)
+    assert numerics(eager, None, reference, "BF16").tolerance > 3e-5

@@ -91,7 +91,7 @@ def lse(subject: Subject) -> Check:
     if given is None or not np.isfinite(wanted).any():
         reason = say("no_lse") if given is None else subject.undefined
         return untested("kernel.lse", expected=expected, reason=reason, site=site)
-    found, within = difference(given[rows], wanted), subject.lse_tolerance
+    found, within = difference(subject.reach.settled(given[rows], wanted, rows), wanted), subject.lse_tolerance
     query = found.first_mismatch or found.at
     reason = say("kernel_lse_base_two") if subject.base_two else say("kernel_lse_why")
     measured = say("kernel_lse_measured", error=found.largest)

@@ -192,9 +192,7 @@ class Subject:
         eager = None if self.eager is None else self.eager[rows]
         known = np.isin(rows, eager_rows(self.output))
         expected = self.head.output[rows]
-        # Of NaN and infinity, which comes out depends on when a weight falls to 0, which float32 does before float64.
-        lost = ~np.isfinite(self.output[rows]) & ~np.isfinite(expected)
-        given = np.where(lost, expected, self.output[rows])
+        given = self.reach.settled(self.output[rows], expected, rows)
         return numerics(given, eager, expected, self.dtype, known=known)
 
     @cached_property

@@ -117,17 +117,21 @@ def numerics(
     value of the reference, in place of eager's error; so too where there is no ``eager``. ``known`` [rows] are the rows
     that ``eager`` was computed for (see eager_rows); by default all.
     """
-    defined = np.isfinite(reference).all(axis=1)
-    wanted = defined if known is None else defined & known
-    usable, error = wanted, None
+    defined = np.isfinite(reference)
+    lost, error = 0, None
     if eager is not None:
-        usable = wanted & np.isfinite(eager).all(axis=1)
-        error = float(np.abs(eager[usable] - reference[usable]).max(initial=0.0)) if usable.any() else None
-    allowance = SPACING[dtype] * float(np.abs(reference[defined]).max(initial=0.0)) if error is None else error
+        # Place by place: one column of v that is not finite leaves no row whole, and says nothing of the others.
+        wanted: Bools = defined if known is None else np.logical_and(defined, known[:, None])
+        gone: Bools = np.asarray((wanted & ~np.isfinite(eager)).any(axis=1))
+        usable, lost = wanted & ~gone[:, None], int(gone.sum())
+        apart = np.subtract(eager, reference, where=usable, out=np.zeros_like(reference))
+        error = float(np.abs(apart).max(initial=0.0)) if usable.any() else None
+    largest = float(np.abs(reference).max(initial=0.0, where=defined))
+    allowance = SPACING[dtype] * largest if error is None else error
     return Numerics(
         kernel=difference(kernel, reference),
         eager_error=error,
-        eager_overflow=int((wanted & ~usable).sum()),
+        eager_overflow=lost,
         tolerance=FACTOR * allowance + SLACK,
         eager_rows=None if known is None or known.all() else int(known.sum()),
     )
