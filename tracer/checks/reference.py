@@ -4,6 +4,9 @@ What is right is taken from the model's configuration (head_dim, layer type, win
 told: a wrong scale or flag must show as a difference. Must not know: checks, wording.
 """
 
+import numpy as np
+
+from tracer.arrays import Floats
 from tracer.maths.attention import Head, head
 from tracer.maths.visibility import Visibility
 from tracer.records import LayerTrace
@@ -26,7 +29,17 @@ def reference(trace: LayerTrace, head_index: int) -> Head:
         trace.model.head_dim**-0.5,
         visibility(trace),
         single=q.dtype in _NARROW,
+        around=_around(trace, head_index),
     )
+
+
+def _around(trace: LayerTrace, head_index: int) -> Floats | None:
+    """Return about where each row's logsumexp lies: where the kernel says it does. A wrong one costs time only."""
+    if trace.kernel.lse is None:
+        return None
+    lse = trace.kernel.lse[head_index].float64()
+    lse = np.where(np.isneginf(lse), 0.0, lse)  # of rows that see no key
+    return lse if np.isfinite(lse).all() else None
 
 
 def visibility(trace: LayerTrace) -> Visibility:

@@ -130,11 +130,21 @@ class Head:
             return self.lse - self.mean
 
 
-def head(q: Floats, k: Floats, v: Floats, scale: float, visibility: Visibility, *, single: bool = False) -> Head:
+def head(
+    q: Floats,
+    k: Floats,
+    v: Floats,
+    scale: float,
+    visibility: Visibility,
+    *,
+    single: bool = False,
+    around: Floats | None = None,
+) -> Head:
     """Return the attention of one head over all rows. Raises InputError where the shapes do not fit together.
 
     ``single`` allows a long prompt's rows to be computed in float32, checked against float64 on some of them; where
     numbers are too large for that, or the two differ by more than rounding, all are computed in float64 all the same.
+    ``around`` [Tq] may say about where each row's logsumexp lies, which saves time; no result rests on it.
     """
     if q.shape[1] != k.shape[1] or k.shape[0] != v.shape[0]:
         raise InputError("maths.shapes", q=q.shape, k=k.shape, v=v.shape)
@@ -144,7 +154,8 @@ def head(q: Floats, k: Floats, v: Floats, scale: float, visibility: Visibility, 
     counts = tuple((name, bad) for name, x in (("q", q), ("k", k), ("v", v)) if (bad := int((~np.isfinite(x)).sum())))
     if counts or q.shape[0] * k.shape[0] < _MANY:
         return _in_blocks(q, k, v, scale, visibility, counts)
-    found = _single(q, k, v, scale, visibility) if single and q.shape[0] * k.shape[0] >= _VERY_MANY else None
+    single = single and q.shape[0] * k.shape[0] >= _VERY_MANY
+    found = _single(q, k, v, scale, visibility, around) if single else None
     return found or _in_tiles(q, k, v, scale, visibility, Pass())
 
 
@@ -164,21 +175,33 @@ def _in_blocks(
     return Head(q, k, v, scale, visibility, row_max, total, lse, mean, output, tuple(empty), counts)
 
 
-def _in_tiles(q: Floats, k: Floats, v: Floats, scale: float, visibility: Visibility, computed: Pass) -> Head:
+def _in_tiles(
+    q: Floats,
+    k: Floats,
+    v: Floats,
+    scale: float,
+    visibility: Visibility,
+    computed: Pass,
+    around: Floats | None = None,
+) -> Head:
     number = np.float64 if computed.number == "float64" else np.float32
-    sums = tiles.rows(q, k, v, scale, visibility, number)
+    sums = tiles.rows(q, k, v, scale, visibility, number, around)
+    if around is not None and not tiles.fits(sums, around):
+        sums = tiles.rows(q, k, v, scale, visibility, number)
     return Head(
         q, k, v, scale, visibility, sums.row_max, sums.total, sums.lse, sums.mean, sums.output, sums.empty, (), computed
     )
 
 
-def _single(q: Floats, k: Floats, v: Floats, scale: float, visibility: Visibility) -> Head | None:
+def _single(
+    q: Floats, k: Floats, v: Floats, scale: float, visibility: Visibility, around: Floats | None
+) -> Head | None:
     """Return the head computed in float32, with how far it lies from float64; None where float32 will not do."""
     longest = [float(np.sqrt(np.square(x).sum(axis=1).max(initial=0.0))) for x in (q * scale, k, v)]
     largest_score, largest_value = longest[0] * longest[1], longest[2]
     if not max(largest_score, largest_value) < _SINGLE_LIMIT:
         return None
-    found = _in_tiles(q, k, v, scale, visibility, Pass("float32"))
+    found = _in_tiles(q, k, v, scale, visibility, Pass("float32"), around)
     sample = np.unique(np.linspace(0, visibility.tq - 1, _SAMPLED_ROWS).astype(np.int64))
     seen = visibility.at(sample)
     some = seen.any(axis=1)
@@ -189,7 +212,8 @@ def _single(q: Floats, k: Floats, v: Floats, scale: float, visibility: Visibilit
     rows = sample[some]
     lse = float(np.abs((row_max + np.log(total))[:, 0] - found.lse[rows]).max(initial=0.0))
     output = float(np.abs(shares @ v / total - found.output[rows]).max(initial=0.0))
-    allowed = _SINGLE_WITHIN * max(1.0, largest_score)
+    largest_sum = 0.0 if around is None else float(np.abs(around).max(initial=0.0))
+    allowed = _SINGLE_WITHIN * max(1.0, largest_score, largest_sum)
     if not (lse <= allowed and output <= allowed * largest_value):
         return None
     return replace(found, computed=Pass("float32", len(sample), lse, output))

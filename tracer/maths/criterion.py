@@ -70,10 +70,12 @@ def difference(a: Floats, b: Floats) -> Difference:
     """Return how far two arrays of one shape lie apart. Raises ValueError for different shapes."""
     if a.shape != b.shape:
         raise ValueError(f"arrays of one shape are compared, not {a.shape} and {b.shape}")
-    both = np.isfinite(a) & np.isfinite(b)
-    if both.all():  # as it is for all but the strangest inputs
+    with np.errstate(invalid="ignore", over="ignore"):
         apart = np.abs(a - b)
-        return Difference(float(apart.max(initial=0.0)), _place(apart), 0, None, 0, apart.size)
+    largest = float(apart.max(initial=0.0))
+    if np.isfinite(largest):  # then all numbers are, as they are for all but the strangest inputs
+        return Difference(largest, _place(apart), 0, None, 0, apart.size)
+    both = np.isfinite(a) & np.isfinite(b)
     apart = np.abs(np.subtract(a, b, where=both, out=np.zeros_like(a)))
     same = both | (np.isnan(a) & np.isnan(b)) | (a == b)
     compared = int(both.sum())

@@ -177,9 +177,7 @@ class Watch:
 
     def _run_again(self, call: Call, how: How) -> tuple[Any, Collected]:
         hidden, given = how.hidden, call.arguments
-        if (
-            call.passed is not None
-        ):  # a hook may change what it is given in place: the next one needs it too
+        if call.passed is not None:  # a hook may change what it is given in place: the next one needs it too
             hidden, given = hidden.clone(), call.passed
         arguments = {**given, "hidden_states": hidden}
         _give_cache(call.module, arguments, call.cache, how.values)
