@@ -19,7 +19,7 @@ from tracer.verification.scenarios import Bools
 _SURE, _SURE_16 = 1e-3, 1e-2
 _NOTHING = 1e-30
 _SHARE = 1e-3  # weights below this are too small to tell a relative error by
-_END = 16
+_END = 32
 
 
 @dataclass(frozen=True)
