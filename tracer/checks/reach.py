@@ -33,8 +33,11 @@ class Reach:
         float32 does before float64. And where a score is infinite: ∞ − ∞ is NaN, and a kernel that takes the row for
         fully hidden gives 0. A NaN that was seen and left no trace stays as it is.
         """
+        undefined = ~np.isfinite(expected)
+        if not undefined.any():
+            return given
         infinite = self.infinite[rows] if given.ndim == 1 else self.infinite[rows][:, None]
-        return np.where(~np.isfinite(expected) & (~np.isfinite(given) | infinite), expected, given)
+        return np.where(undefined & (~np.isfinite(given) | infinite), expected, given)
 
     def excuses(self, output: Bools) -> Bools:
         """Return which rows of ``output`` [Tq, Dv] (where the kernel's is lost) are lost in no other place, [Tq]."""

@@ -188,11 +188,12 @@ class Subject:
     @cached_property
     def numerics(self) -> Numerics:
         """flash-attention's criterion for this head's output, over the rows in ``sound``."""
-        rows = self.sound
-        eager = None if self.eager is None else self.eager[rows]
+        rows, given, eager, expected = self.sound, self.output, self.eager, self.head.output
         known = np.isin(rows, eager_rows(self.output))
-        expected = self.head.output[rows]
-        given = self.reach.settled(self.output[rows], expected, rows)
+        if rows.size < len(given):  # else there is nothing to leave out, and of a long prompt much to copy
+            given, expected = given[rows], expected[rows]
+            eager = None if eager is None else eager[rows]
+        given = self.reach.settled(given, expected, rows)
         return numerics(given, eager, expected, self.dtype, known=known)
 
     @cached_property
