@@ -96,9 +96,10 @@ def _runs(release: Release) -> bool:
 
 
 def _pointed_at() -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """Return the candidates of each place in annotations/places.toml, by its full name."""
+    """Return the candidates of each place in annotations/places.toml that upstream has, by its full name."""
     raw = tomllib.loads((data.annotations() / "places.toml").read_text(encoding="utf-8"))
-    return {f"{group}.{name}": found for group, places in raw.items() for name, found in places.items()}
+    every = {f"{group}.{name}": found for group, places in raw.items() for name, found in places.items()}
+    return {name: found for name, found in every.items() if any(each.get("upstream", True) for each in found)}
 
 
 def _unfound(places: Mapping[str, Sequence[Mapping[str, Any]]], sources: Mapping[str, str]) -> Iterator[Message]:
