@@ -195,7 +195,7 @@ class _Work:
             return found
         self.origin = self.origin or found
         self.reached.add(record.layer)
-        return self.origin or found
+        return self.origin
 
     def _some(self, layer: int) -> tuple[int, ...]:
         """Return the heads of a layer that are looked at outside the plain scenario."""

@@ -23,8 +23,11 @@ class Part:
 
     def of(self, vectors: NDArray[Any]) -> Floats:
         """Return these tokens and heads of ``vectors``, in float64."""
-        cut: Floats = vectors[self.tokens][:, self.heads].astype(np.float64)
-        return cut
+        return self.all_heads(vectors)[:, self.heads]
+
+    def all_heads(self, vectors: NDArray[Any]) -> Floats:
+        """Return these tokens of ``vectors`` in every head, in float64: small differences are made of them."""
+        return vectors[self.tokens].astype(np.float64)
 
 
 def distances(found: NDArray[Any], right: NDArray[Any], grain: float = 0.0) -> NDArray[Any]:

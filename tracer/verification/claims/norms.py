@@ -155,8 +155,8 @@ def _compare(case: Case, name: str) -> _Comparison | None:
         if arriving.best not in ("right", None):  # the norm ran, but what it gave was not used everywhere
             return arriving
     at = ways.part(case, bad) if bad.any() else Part(case.sampled, np.arange(made.shape[1]))
-    vectors = _Vectors(_exact(made, at), weight, case.positions[at.tokens])
-    compared, eps = _faults(case, name, vectors, _exact(normed, at) if bad.any() else None)
+    vectors = _Vectors(at.all_heads(made), weight, case.positions[at.tokens])
+    compared, eps = _faults(case, name, vectors, at.all_heads(normed) if bad.any() else None)
     apart = _apart(case, compared, vectors)
     near = {fault: distance(at.of(normed), x[:, at.heads]) for fault, x in compared.items()}
     best = _best(near, within, bool(bad.any()))
@@ -183,15 +183,10 @@ class _Vectors:
     at: Ints
 
 
-def _exact(vectors: NDArray[Any], at: Part) -> Floats:
-    """Return some tokens' vectors in float64: small differences are made of them."""
-    return vectors[at.tokens].astype(np.float64)
-
-
 def _arriving(case: Case, name: str, made: NDArray[Any], way: ways.Way) -> _Comparison:
     """Compare what arrived at the attention function."""
     at = Part(case.sampled, np.arange(made.shape[1])) if way.clean else ways.part(case, way.bad)
-    vectors = _Vectors(_exact(made, at), case.norm_weights[name], way.at[at.tokens])
+    vectors = _Vectors(at.all_heads(made), case.norm_weights[name], way.at[at.tokens])
     compared, eps = _faults(case, name, vectors, None)
     turned = {fault: _turn(case, x, vectors.at) for fault, x in compared.items()}
     turned["after_rope"] = _after(case, vectors)
