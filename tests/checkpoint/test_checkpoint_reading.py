@@ -209,10 +209,10 @@ def test_a_file_that_vanishes_after_it_was_checked_is_an_error(maker):
 def test_a_tensor_larger_than_memory_is_told(maker, monkeypatch):
     checkpoint = open_checkpoint(str(maker.write()))
 
-    def no_memory(_: int) -> bytearray:
+    def no_memory(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("tracer.checkpoint.checkpoint.bytearray", no_memory, raising=False)
+    monkeypatch.setattr("numpy.empty", no_memory)
     with pytest.raises(Unsupported, match=f"Tensor {Q_PROJ} takes 2048 bytes, more than this machine has memory for"):
         checkpoint.load([Q_PROJ])
 

@@ -27,7 +27,9 @@ from tracer.records import CheckpointFacts, ModelFacts, Token
 from tracer.texts import Message, message
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
+    from numpy.typing import NDArray
 
 CONFIG = "config.json"
 DEFAULT_PROMPT = "default_prompt.txt"
@@ -251,13 +253,15 @@ class Checkpoint:
         if found:
             raise InputError("checkpoint.tensor_unexpected", folder=str(self.folder), tensors=listed(found))
 
-    def _read(self, info: TensorInfo, starts: Sequence[int], count: int) -> bytearray:
+    def _read(self, info: TensorInfo, starts: Sequence[int], count: int) -> "NDArray[np.uint8]":
         """Return the bytes of ``info``'s file from each of ``starts``, ``count`` of them each, one after the other."""
+        import numpy as np  # what is opened only to be described needs none
+
         try:
-            read = bytearray(len(starts) * count)
-        except (MemoryError, OverflowError):
+            read = np.empty(len(starts) * count, dtype=np.uint8)  # a bytearray would be filled with zeros first
+        except (MemoryError, OverflowError, ValueError):
             raise Unsupported("checkpoint.memory", tensor=info.name, bytes=len(starts) * count) from None
-        view = memoryview(read)
+        view = read.data
         try:
             with info.file.open("rb", buffering=0) as file:
                 for index, start in enumerate(starts):
@@ -279,11 +283,13 @@ def _fill(view: memoryview, file: FileIO, start: int, info: TensorInfo) -> None:
         done += got
 
 
-def _as_tensor(data: bytearray, stored: str, shape: tuple[int, ...], dtype: "torch.dtype | None") -> "torch.Tensor":
+def _as_tensor(
+    data: "NDArray[np.uint8]", stored: str, shape: tuple[int, ...], dtype: "torch.dtype | None"
+) -> "torch.Tensor":
     import torch
 
     kind = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}[stored]
-    if not data:  # frombuffer refuses an empty buffer
+    if not data.size:  # frombuffer refuses an empty buffer
         return torch.empty(shape, dtype=dtype or kind)
     tensor = torch.frombuffer(data, dtype=kind).reshape(shape)
     return tensor if dtype is None else tensor.to(dtype)

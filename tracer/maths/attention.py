@@ -83,17 +83,20 @@ class Head:
     def scores(self, rows: slice, cols: slice = slice(None)) -> Floats:
         """Return S for a window [rows, cols]: scaled scores, −inf where the key is hidden."""
         start, stop, _ = rows.indices(self.visibility.tq)
-        with np.errstate(invalid="ignore", over="ignore"):
-            dots = self.q[start:stop] @ self.k[cols].T * self.scale
-        return np.where(self.visibility.rows(start, stop, cols), dots, -np.inf)
+        return np.where(self.visibility.rows(start, stop, cols), self._scaled(start, stop, cols), -np.inf)
 
     def weights(self, rows: slice, cols: slice = slice(None)) -> Floats:
         """Return A for a window [rows, cols], 0 where the key is hidden. Rows over all columns sum to 1."""
         start, stop, _ = rows.indices(self.visibility.tq)
         lse = self.lse[start:stop, None]
         with np.errstate(invalid="ignore", over="ignore"):
-            weights = np.exp(self.scores(rows, cols) - np.where(np.isneginf(lse), 0.0, lse))
+            weights = np.exp(self._scaled(start, stop, cols) - np.where(np.isneginf(lse), 0.0, lse))
         return np.where(self.visibility.rows(start, stop, cols), weights, 0.0)
+
+    def _scaled(self, start: int, stop: int, cols: slice) -> Floats:
+        with np.errstate(invalid="ignore", over="ignore"):
+            scaled: Floats = self.q[start:stop] @ self.k[cols].T * self.scale
+        return scaled
 
     def row(self, query: int) -> Row:
         """Return one query with every step between q·k and the output, in float64 whatever the pass was."""

@@ -3,9 +3,8 @@
 Must not know: command lines, checkpoints, how results are shown.
 """
 
-import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,9 +17,11 @@ from tracer.engines.transformers.live import Inputs, Live
 from tracer.engines.transformers.observed import AttentionSeen
 from tracer.engines.transformers.seeing import seen
 from tracer.maths.threads import one_thread_a_product
+from tracer.records import Status
 from tracer.verification import catalogue, scenarios
 from tracer.verification.case import Case
 from tracer.verification.claims import caches, finite, runs, sight
+from tracer.verification.looks import Look, looks
 from tracer.verification.places import Places
 from tracer.verification.probing import Plan, Probed, changes, probe
 from tracer.verification.records import Finding, Window
@@ -28,9 +29,6 @@ from tracer.verification.scenarios import Scenario, Step
 from tracer.verification.verdict import unsteady
 
 Progress = Callable[[int, int], None]
-# Outside the plain scenario this many heads of a layer are set against the reference, other ones in each layer; who
-# sees whom is read for all.
-_FEWEST_HEADS, _HEADS = 2, 4
 
 
 @dataclass(frozen=True)
@@ -48,12 +46,13 @@ class Examination:
 
 @dataclass(frozen=True)
 class Examined:
-    """All findings, the scenarios that were run, the window each layer showed, and seconds: of everything, and of one
-    plain forward pass."""
+    """All findings, the scenarios that were run, the window each layer showed, the layers that were looked at closely
+    in all scenarios, and seconds: of everything, and of one plain forward pass."""
 
     findings: tuple[Finding, ...]
     scenarios: tuple[str, ...]
     windows: tuple[Window, ...]
+    closely: tuple[int, ...]
     seconds: float
     plain_seconds: float
 
@@ -75,7 +74,8 @@ def examine(live: Live, places: Places, kind: str, wanted: Examination) -> Exami
     names = scenarios.DEFAULT if wanted.only is None else wanted.only
     made = [one for name in names if (one := scenarios.make(name, wanted.ids, wanted.pad)) is not None]
     started = time.perf_counter()
-    work = _Work(live, places, kind, wanted, total=_total(made, wanted))
+    alike = looks(live, wanted.layers, wanted.heads, wanted.thorough)
+    work = _Work(live, places, kind, wanted, alike, total=_total(made, wanted))
     # The judges' products are small, and come between those of the model, whose own calls and their repetitions all run
     # inside, so that they run alike.
     with one_thread_a_product():
@@ -85,6 +85,7 @@ def examine(live: Live, places: Places, kind: str, wanted: Examination) -> Exami
         findings=tuple(work.findings),
         scenarios=tuple(dict.fromkeys(name for scenario in made for name in scenario.names)),
         windows=tuple(work.windows),
+        closely=tuple(layer for layer in wanted.layers if alike[layer].closely),
         seconds=time.perf_counter() - started,
         plain_seconds=work.plain_seconds,
     )
@@ -102,6 +103,7 @@ class _Work:
     places: Places
     kind: str
     wanted: Examination
+    looks: Mapping[int, Look]
     total: int
     findings: list[Finding] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
@@ -152,35 +154,57 @@ class _Work:
         self, call: Call, scenario: Scenario, number: int, step: Step, rows: caches.CacheRows, held: int
     ) -> None:
         plain = scenario.id == "plain"
-        facts = self.live.facts(call.layer)
         record = seen(call)
         spoiled = self._not_finite(record, step)
         if spoiled is not None:
             self._spoiled(scenario, step, record, spoiled)
             return
-        heads = self.wanted.heads if plain or self.wanted.thorough else self._some(call.layer)
-        plan = Plan(heads, self.wanted.thorough, self._advance)
-        steady = call.layer in self.plain.cases and call.layer not in self.unsteady and not _drops(record)
-        probed = probe(call, record, step, facts, plan, plain, steady) if step.judged else Probed(True)
-        case = self._case(scenario, step, record, probed, heads)
-        if plain:
-            self.plain.keep(case)
-            self.windows.append(Window(call.layer, facts.layer_type, facts.window, sight.window_of(case)))
+        closely = plain or self.looks[call.layer].closely or call.layer not in self.plain.cases
+        case = self._probed(call, scenario, step, record, closely)
         found = list(rows.check(case, call.layer in self.made_wrong, held)) if scenario.cached else []
-        if step.judged:
-            for claims in (*catalogue.EVERYWHERE, *(catalogue.ONCE if plain else ())):
-                found += claims(case)
-        if plain and any(caches.spoils(one) for one in found):
-            self.made_wrong.add(call.layer)
-        if plain and call.layer == min(self.wanted.layers):
-            found += runs.kernel_shapes(case, self._direct(case))
-        if not plain:
-            same = runs.same_as_plain(case, self.plain, number)
-            found += [same] if same is not None else []
-        if not probed.repeats:
+        told = self._told(case, number, closely)
+        if not closely and _needs_a_closer_look(case, told):
+            closely = True
+            case = self._probed(call, scenario, step, record, closely)
+            told = self._told(case, number, closely)
+        found += told
+        if plain:
+            self._plain(case, found)
+        if not case.probed.repeats:
             self.unsteady.add(call.layer)
         self._keep(found)
-        self._advance()
+        self._advance(1 if closely or not step.judged else 1 + len(changes(step, self.wanted.thorough)))
+
+    def _probed(self, call: Call, scenario: Scenario, step: Step, record: AttentionSeen, closely: bool) -> Case:
+        """Return one call with its probes: those of a close look, or those alone that every layer is put through."""
+        plain = scenario.id == "plain"
+        heads = self.wanted.heads if plain else self.looks[call.layer].heads if closely else ()
+        probed = Probed(True)
+        if step.judged:
+            plan = Plan(heads, self.wanted.thorough, closely, plain, self._advance)
+            steady = call.layer in self.plain.cases and call.layer not in self.unsteady and not _drops(record)
+            probed = probe(call, record, step, self.live.facts(call.layer), plan, steady)
+        return self._case(scenario, step, record, probed, heads)
+
+    def _told(self, case: Case, number: int, closely: bool) -> list[Finding]:
+        """Return what the claims say of one call, in pass ``number`` of its scenario."""
+        plain = case.scenario.id == "plain"
+        found: list[Finding] = []
+        if case.step.judged:
+            for claims in catalogue.claims(plain, closely):
+                found += claims(case)
+        same = None if plain else runs.same_as_plain(case, self.plain, number)
+        return found if same is None else [*found, same]
+
+    def _plain(self, case: Case, found: list[Finding]) -> None:
+        """Keep what the plain scenario showed of a layer for the others, and add what is looked at in it alone."""
+        layer, facts = case.layer, case.facts
+        self.plain.keep(case)
+        self.windows.append(Window(layer, facts.layer_type, facts.window, sight.window_of(case)))
+        if any(caches.spoils(one) for one in found):
+            self.made_wrong.add(layer)
+        if layer == min(self.wanted.layers):
+            found += runs.kernel_shapes(case, self._direct(case))
 
     def _not_finite(self, record: AttentionSeen, step: Step) -> finite.Spoiled | None:
         """Return what is not finite before this call computes anything, by where that began; None where all is."""
@@ -197,19 +221,12 @@ class _Work:
         self.reached.add(record.layer)
         return self.origin
 
-    def _some(self, layer: int) -> tuple[int, ...]:
-        """Return the heads of a layer that are looked at outside the plain scenario."""
-        kind = self.live.facts(layer).layer_type
-        alike = [other for other in self.wanted.layers if self.live.facts(other).layer_type == kind]
-        return some_heads(self.wanted.heads, alike, alike.index(layer))
-
     def _spoiled(self, scenario: Scenario, step: Step, record: AttentionSeen, spoiled: finite.Spoiled) -> None:
         """Say that a layer's numbers are not finite, and nothing else of it."""
         if step.judged:
             case = self._case(scenario, step, record, Probed(True), self.wanted.heads)
             self._keep(finite.claims(case, spoiled))
-            for _ in changes(step, self.wanted.thorough):
-                self._advance()
+            self._advance(len(changes(step, self.wanted.thorough)))
         self._advance()
 
     def _case(
@@ -261,8 +278,8 @@ class _Work:
         varlen = kernel.varlen
         return lambda tq, tk: probes.direct(varlen, interface.query[0], interface.key[0], tq, tk, self.live.device)
 
-    def _advance(self) -> None:
-        self._done += 1
+    def _advance(self, passes: int = 1) -> None:
+        self._done += passes
         if self.wanted.progress is not None:
             self.wanted.progress(self._done, self.total)
 
@@ -273,14 +290,10 @@ def _drops(record: AttentionSeen) -> bool:
     return (kernel is not None and kernel.dropout > 0) or (interface is not None and interface.dropped > 0)
 
 
-def some_heads(heads: Sequence[int], layers: Sequence[int], place: int) -> tuple[int, ...]:
-    """Return a few of ``heads`` for the layer at ``place`` of ``layers``, which are alike: what padding, packing and a
-    cache do is the same for all heads.
-
-    The more layers there are, the fewer heads of each, but all come up about twice; those of one layer lie apart.
-    """
-    count = max(_FEWEST_HEADS, min(_HEADS, -(-2 * len(heads) // len(layers))))
-    if len(heads) <= count:
-        return tuple(heads)
-    step = next(n for n in range(round(len(heads) * 0.618), 0, -1) if math.gcd(n, len(heads)) == 1)
-    return tuple(sorted(heads[(place * count + n) * step % len(heads)] for n in range(count)))
+def _needs_a_closer_look(case: Case, told: Sequence[Finding]) -> bool:
+    """Return whether a light look at a layer leaves anything open: something fails, who sees whom could not be read, or
+    what came out was not, or could not be, set against the plain scenario."""
+    if not case.step.judged:
+        return False
+    same = any(one.check.id in runs.SAME and one.check.status is Status.PASS for one in told)
+    return not same or case.probed.weights is None or any(one.check.status is Status.FAIL for one in told)
