@@ -30,6 +30,7 @@ _STACK, _STACKS = 1 << 24, 3
 # Numbers of a score's place beside that: the weights that were read, twice while they are joined, and masks.
 _READ_BYTES, _MASK_BYTES = 8, 12
 _SCORES_JUDGED = 4  # sets of all scores, beside these, of an eager path
+_WAITING = 3  # sets of the next layer's queries, keys and values in the run's dtype, while one is judged
 _THOROUGH = 3  # every row is compared, not only the first and last ones
 _GIB = 1 << 30
 
@@ -85,18 +86,20 @@ def _precise(dtype: str) -> int:
 def verification_needed(model: ModelFacts, *, tokens: int, layers: int, dtype: str, kernel: str, thorough: bool) -> int:
     """Return about how much memory verifying ``layers`` layers takes beside the weights.
 
-    One layer is judged at a time; of the others only hidden states and outputs are kept. The effective weights of all
-    heads are read, [H, T, T], so this grows with the square of the tokens whatever the kernel.
+    One layer is judged at a time, while the next one runs; of the others only hidden states and outputs are kept. The
+    effective weights of all heads are read, [H, T, T], so this grows with the square of the tokens whatever the kernel.
     """
     size = _size(dtype)
-    judged = tokens * (model.heads + 2 * model.kv_heads) * model.head_dim * DTYPE_BYTES["F64"] * _JUDGED
+    numbers = tokens * (model.heads + 2 * model.kv_heads) * model.head_dim
+    judged = numbers * DTYPE_BYTES["F64"] * _JUDGED
     kept = 2 * tokens * model.hidden_size * size * layers
     scores = score_bytes(model.heads, tokens, 1)
     stacks = min(scores, max(_STACK, tokens * tokens)) * DTYPE_BYTES["F32"] * _STACKS
     square = scores * _READ_BYTES + tokens * tokens * _MASK_BYTES + stacks
     if kernel == "eager":
         square += scores * size * _SCORES_JUDGED
-    return judged + kept + square * (_THOROUGH if thorough else 1)
+    waiting = numbers * size * _WAITING + scores * _READ_BYTES if layers > 1 else 0
+    return judged + kept + square * (_THOROUGH if thorough else 1) + waiting
 
 
 def limit() -> int:

@@ -258,9 +258,9 @@ def test_no_flag_and_no_mask_on_a_built_in_function_says_nothing_of_registering(
 FACTS = ModelFacts(28, 16, 8, 128, 1024, "full_attention", None, 40960, 1e-6, {})
 
 
-def needed(tokens: int, thorough: bool = False) -> int:
+def needed(tokens: int, thorough: bool = False, layers: int = 28) -> int:
     return memory.verification_needed(
-        FACTS, tokens=tokens, layers=28, dtype="BF16", kernel="cpu-flash", thorough=thorough
+        FACTS, tokens=tokens, layers=layers, dtype="BF16", kernel="cpu-flash", thorough=thorough
     )
 
 
@@ -268,6 +268,12 @@ def test_the_memory_of_a_verification_grows_with_the_square_of_its_tokens() -> N
     assert 50e6 < needed(256) < 200e6  # 90 MB were measured
     assert needed(8192) > 8 * needed(2048)
     assert needed(512, thorough=True) > needed(512)
+
+
+def test_the_next_layer_takes_memory_while_one_is_judged() -> None:
+    one, two = (needed(1024, layers=layers) for layers in (1, 2))
+    assert 430 < one / 2**20 < 800  # 430 MiB were measured
+    assert 770 < two / 2**20 < 1000  # 770
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -34,6 +34,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run ``trace`` with ``arguments``, tell on standard error whatever goes wrong, and return the exit code."""
     streams.prepare()
     spoken = language.choose(arguments, os.environ, streams.encoding())
+    interrupt.leave_imports_by(lambda: streams.leave(_interrupted(spoken)))
     try:
         return _told(arguments, spoken)
     except Exception as fault:  # noqa: BLE001 - the last line: a reader gets a sentence, a developer the traceback

@@ -19,6 +19,7 @@ from tracer.engines.transformers.seeing import seen
 from tracer.maths.threads import one_thread_a_product
 from tracer.records import Status
 from tracer.verification import catalogue, scenarios
+from tracer.verification.behind import Behind
 from tracer.verification.case import Case
 from tracer.verification.claims import caches, finite, runs, sight
 from tracer.verification.looks import Look, looks
@@ -75,10 +76,10 @@ def examine(live: Live, places: Places, kind: str, wanted: Examination) -> Exami
     made = [one for name in names if (one := scenarios.make(name, wanted.ids, wanted.pad)) is not None]
     started = time.perf_counter()
     alike = looks(live, wanted.layers, wanted.heads, wanted.thorough)
-    work = _Work(live, places, kind, wanted, alike, total=_total(made, wanted))
     # The judges' products are small, and come between those of the model, whose own calls and their repetitions all run
     # inside, so that they run alike.
-    with one_thread_a_product():
+    with one_thread_a_product(), Behind() as behind:
+        work = _Work(live, places, kind, wanted, alike, behind, total=_total(made, wanted))
         for scenario in made:
             work.run(scenario)
     return Examined(
@@ -104,17 +105,14 @@ class _Work:
     kind: str
     wanted: Examination
     looks: Mapping[int, Look]
+    behind: Behind
     total: int
     findings: list[Finding] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
     plain: runs.PlainRun = field(default_factory=runs.PlainRun)
     unsteady: set[int] = field(default_factory=set)
     made_wrong: set[int] = field(default_factory=set)  # layers whose keys or values are wrong without a cache already
-    # the first layer whose weights are not finite, which spoils everything after it, and what else was the first to be
-    # not finite in the passes of one scenario, which share a cache
-    spoiled: finite.Spoiled | None = None
-    origin: finite.Spoiled | None = None
-    reached: set[int] = field(default_factory=set)  # the layers that it reached in them
+    spread: finite.Spread = field(default_factory=finite.Spread)
     plain_seconds: float = 0.0
     judging: float = 0.0
     _done: int = 0
@@ -123,7 +121,7 @@ class _Work:
         """Run one scenario, with what belongs to it."""
         cache = self.live.new_cache() if scenario.cached else None
         rows = caches.CacheRows()
-        self.origin, self.reached = None, set()
+        self.spread.anew()
         for number, step in enumerate(scenario.steps):
 
             def judge(call: Call, number: int = number, step: Step = step) -> None:
@@ -131,6 +129,7 @@ class _Work:
                 self._judge(call, replace(scenario, id=step.name or scenario.id), number, step, rows, held)
 
             self._forward(step, judge, cache)
+            self.behind.finish()
         if scenario.id == "plain":
             self._changed(scenario)
 
@@ -155,24 +154,23 @@ class _Work:
     ) -> None:
         plain = scenario.id == "plain"
         record = seen(call)
-        spoiled = self._not_finite(record, step)
+        spoiled = self.spread.reaching(record, step)
         if spoiled is not None:
             self._spoiled(scenario, step, record, spoiled)
             return
         closely = plain or self.looks[call.layer].closely or call.layer not in self.plain.cases
         case = self._probed(call, scenario, step, record, closely)
+        if plain:
+            self.plain.keep(case)
+            self.behind.begin(lambda: self._in_plain(case), self._take)  # the model goes on meanwhile
+            return
         found = list(rows.check(case, call.layer in self.made_wrong, held)) if scenario.cached else []
         told = self._told(case, number, closely)
         if not closely and _needs_a_closer_look(case, told):
             closely = True
             case = self._probed(call, scenario, step, record, closely)
             told = self._told(case, number, closely)
-        found += told
-        if plain:
-            self._plain(case, found)
-        if not case.probed.repeats:
-            self.unsteady.add(call.layer)
-        self._keep(found)
+        self._keep([*found, *told])
         self._advance(1 if closely or not step.judged else 1 + len(changes(step, self.wanted.thorough)))
 
     def _probed(self, call: Call, scenario: Scenario, step: Step, record: AttentionSeen, closely: bool) -> Case:
@@ -184,6 +182,8 @@ class _Work:
             plan = Plan(heads, self.wanted.thorough, closely, plain, self._advance)
             steady = call.layer in self.plain.cases and call.layer not in self.unsteady and not _drops(record)
             probed = probe(call, record, step, self.live.facts(call.layer), plan, steady)
+            if not probed.repeats:
+                self.unsteady.add(call.layer)
         return self._case(scenario, step, record, probed, heads)
 
     def _told(self, case: Case, number: int, closely: bool) -> list[Finding]:
@@ -196,33 +196,27 @@ class _Work:
         same = None if plain else runs.same_as_plain(case, self.plain, number)
         return found if same is None else [*found, same]
 
-    def _plain(self, case: Case, found: list[Finding]) -> None:
-        """Keep what the plain scenario showed of a layer for the others, and add what is looked at in it alone."""
-        layer, facts = case.layer, case.facts
-        self.plain.keep(case)
-        self.windows.append(Window(layer, facts.layer_type, facts.window, sight.window_of(case)))
-        if any(caches.spoils(one) for one in found):
-            self.made_wrong.add(layer)
-        if layer == min(self.wanted.layers):
-            found += runs.kernel_shapes(case, self._direct(case))
+    def _in_plain(self, case: Case) -> tuple[Case, list[Finding], Window]:
+        """Return a call of the plain scenario with all that is said of it; touches nothing but the call's own record
+        and the places."""
+        facts = case.facts
+        window = Window(case.layer, facts.layer_type, facts.window, sight.window_of(case))
+        return case, self._told(case, 0, True), window
 
-    def _not_finite(self, record: AttentionSeen, step: Step) -> finite.Spoiled | None:
-        """Return what is not finite before this call computes anything, by where that began; None where all is."""
-        found = finite.spoiled(record, step, padding=self.origin is not None)
-        if found is not None and found.parts:
-            self.spoiled = self.spoiled or found
-        if self.spoiled is not None and record.layer > self.spoiled.layer:
-            return self.spoiled
-        if found is None and record.layer not in self.reached:
-            return None
-        if found is not None and found.parts:
-            return found
-        self.origin = self.origin or found
-        self.reached.add(record.layer)
-        return self.origin
+    def _take(self, judged: tuple[Case, list[Finding], Window]) -> None:
+        """Keep what the plain scenario showed of a layer, and add what the kernel alone shows."""
+        case, found, window = judged
+        self.windows.append(window)
+        if any(caches.spoils(one) for one in found):
+            self.made_wrong.add(case.layer)
+        if case.layer == min(self.wanted.layers):
+            found += runs.kernel_shapes(case, self._direct(case))
+        self._keep(found)
+        self._advance()
 
     def _spoiled(self, scenario: Scenario, step: Step, record: AttentionSeen, spoiled: finite.Spoiled) -> None:
         """Say that a layer's numbers are not finite, and nothing else of it."""
+        self.behind.finish()
         if step.judged:
             case = self._case(scenario, step, record, Probed(True), self.wanted.heads)
             self._keep(finite.claims(case, spoiled))

@@ -5,7 +5,7 @@ Must not know: torch.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -35,6 +35,38 @@ class Spoiled:
     parts: Mapping[str, int]
     tokens: tuple[int, ...] = ()
     kept: bool = False
+
+
+@dataclass
+class Spread:
+    """Where what is not finite began, and which layers it reached.
+
+    Weights spoil every later layer, in all passes; what else was the first to be not finite spoils those it reaches in
+    the passes of one scenario, which share a cache.
+    """
+
+    weights: Spoiled | None = None
+    origin: Spoiled | None = None
+    reached: set[int] = field(default_factory=set)
+
+    def anew(self) -> None:
+        """Begin another scenario."""
+        self.origin, self.reached = None, set()
+
+    def reaching(self, seen: AttentionSeen, step: Step) -> Spoiled | None:
+        """Return what is not finite before this call computes anything, by where that began; None where all is."""
+        found = spoiled(seen, step, padding=self.origin is not None)
+        if found is not None and found.parts:
+            self.weights = self.weights or found
+        if self.weights is not None and seen.layer > self.weights.layer:
+            return self.weights
+        if found is None and seen.layer not in self.reached:
+            return None
+        if found is not None and found.parts:
+            return found
+        self.origin = self.origin or found
+        self.reached.add(seen.layer)
+        return self.origin
 
 
 def spoiled(seen: AttentionSeen, step: Step, padding: bool) -> Spoiled | None:

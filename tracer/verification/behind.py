@@ -1,0 +1,38 @@
+"""Work that goes on behind the caller's back: one piece at a time, on a thread of its own.
+
+Must not know: what the work is.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, TypeVar
+
+_Made = TypeVar("_Made")
+
+
+class Behind:
+    """Does one piece of work while its caller goes on, for one ``with``; what it made comes back on the caller's
+    thread, in the order in which pieces were begun. An exception of the work is raised there, too."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, "tracer")
+        self._begun: tuple[Future[Any], Callable[[Any], None]] | None = None
+
+    def __enter__(self) -> "Behind":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def begin(self, work: Callable[[], _Made], take: Callable[[_Made], None]) -> None:
+        """Finish the piece before, and begin ``work``; ``take`` is given what it made when it is finished."""
+        self.finish()
+        self._begun = self._pool.submit(work), take
+
+    def finish(self) -> None:
+        """Wait for the piece that was begun, if any, and hand over what it made."""
+        if self._begun is None:
+            return
+        (piece, take), self._begun = self._begun, None
+        take(piece.result())
