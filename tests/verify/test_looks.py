@@ -187,6 +187,6 @@ class TestVerification:
 
     def test_the_page_says_which_layers(self) -> None:
         found = verified(live_model(num_hidden_layers=5))
-        assert "in each scenario layers 0, 4; the others" in " ".join(str(found).split())
+        assert "layers 0, 4 in every scenario; the others" in " ".join(str(found).split())
         assert "in full" not in str(verified(live_model(), layers=(1,)))
         assert "in full" not in str(verified(live_model(), scenarios=("plain",)))
