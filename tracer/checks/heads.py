@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from tracer.arrays import Array
 from tracer.checks.outcome import Figure, outcome, overflow, say
 from tracer.checks.subject import Subject
+from tracer.maths.threads import side_by_side
 from tracer.maths.visibility import Bools, Ints
 from tracer.records import Check, Status
 from tracer.texts import Message
@@ -16,7 +17,7 @@ from tracer.texts import Message
 _FIRST_ROWS = 8  # early rows see few keys, so heads differ most there
 _MOST_ROWS = 64
 _MOST_NUMBERS = 1 << 22
-_KEYS = 4096  # of which every head's values are held in float64 at one time
+_KEYS = 4096  # of which a core holds every head's values in float64 at one time
 
 
 def kv(subject: Subject) -> Check:
@@ -76,8 +77,8 @@ def _distances(subject: Subject, rows: Ints) -> dict[tuple[int, int], float]:
     head = subject.judged
     visible, q = head.visibility.at(rows), (head.q[rows] * head.scale).astype(number)
     weights = np.stack([_weights(scores, visible) for scores in _scores(q, k, visible)])
+    mixed = _mixed(weights, v, visible)
     with np.errstate(invalid="ignore"):
-        mixed = _mixed(weights, v, visible)
         distances = np.abs(mixed - subject.output[rows][None, :, None]).max(axis=(1, 3))
     return {
         (keys, values): float(distance) if np.isfinite(distance) else float("inf")
@@ -88,33 +89,43 @@ def _distances(subject: Subject, rows: Ints) -> dict[tuple[int, int], float]:
 def _scores(q: NDArray[Any], k: Array, visible: Bools) -> NDArray[Any]:
     """Return q [rows, D] times the keys of every head, [K, rows, Tk], 0 where a row sees nothing of a stretch."""
     scores = np.zeros((k.shape[1], *visible.shape), dtype=q.dtype)
-    with np.errstate(invalid="ignore", over="ignore"):
-        for part, seen, keys in _stretches(k, visible, q.dtype):
+
+    def fill(stretch: tuple[slice, Ints]) -> None:
+        part, seen = stretch
+        keys = k[part].numbers().astype(q.dtype, copy=False)
+        with np.errstate(invalid="ignore", over="ignore"):
             for head in range(k.shape[1]):
                 scores[head, seen, part] = q[seen] @ keys[:, head].T
+
+    side_by_side(fill, _stretches(visible))
     return scores
 
 
 def _mixed(weights: NDArray[Any], v: Array, visible: Bools) -> NDArray[Any]:
     """Return weights [K, rows, Tk] of every key head times the values of every head, [K, rows, K, D]."""
     heads, width = v.shape[1:]
-    mixed = np.zeros((*weights.shape[:2], heads * width))
-    for part, seen, values in _stretches(v, visible, weights.dtype):
+
+    def product(stretch: tuple[slice, Ints]) -> NDArray[Any]:
+        part, seen = stretch
         shares = weights[:, seen, part]
-        product = shares.reshape(-1, shares.shape[-1]) @ values.reshape(-1, heads * width)
-        mixed[:, seen] += product.reshape(heads, -1, heads * width)
+        values = v[part].numbers().astype(weights.dtype, copy=False).reshape(-1, heads * width)
+        with np.errstate(invalid="ignore"):
+            found: NDArray[Any] = shares.reshape(-1, shares.shape[-1]) @ values
+        return found.reshape(heads, -1, heads * width)
+
+    mixed, stretches = np.zeros((*weights.shape[:2], heads * width)), list(_stretches(visible))
+    for (_, seen), part in zip(stretches, side_by_side(product, stretches), strict=True):
+        mixed[:, seen] += part
     return mixed.reshape(*weights.shape[:2], heads, width)
 
 
-def _stretches(
-    tensor: Array, visible: Bools, number: np.dtype[Any]
-) -> Iterator[tuple[slice, NDArray[Any], NDArray[Any]]]:
-    """Yield k or v [Tk, K, D] a stretch of keys at a time, as ``number``, with the rows that see any of it."""
-    for start in range(0, tensor.shape[0], _KEYS):
+def _stretches(visible: Bools) -> Iterator[tuple[slice, Ints]]:
+    """Yield some keys at a time, with the rows that see any of them."""
+    for start in range(0, visible.shape[1], _KEYS):
         part = slice(start, start + _KEYS)
         seen = np.flatnonzero(visible[:, part].any(axis=1))
         if seen.size:
-            yield part, seen, tensor[part].numbers().astype(number, copy=False)
+            yield part, seen
 
 
 def _weights(scores: NDArray[Any], visible: Bools) -> NDArray[Any]:

@@ -186,10 +186,15 @@ class Subject:
         return rotated is not None and "H" not in rotated.axes
 
     @cached_property
+    def _eager_rows(self) -> NDArray[np.int64]:
+        """The rows that plain products were computed for."""
+        return eager_rows(self.output)
+
+    @cached_property
     def numerics(self) -> Numerics:
         """flash-attention's criterion for this head's output, over the rows in ``sound``."""
         rows, given, eager, expected = self.sound, self.output, self.eager, self.head.output
-        known = np.isin(rows, eager_rows(self.output))
+        known = np.isin(rows, self._eager_rows)
         if rows.size < len(given):  # else there is nothing to leave out, and of a long prompt much to copy
             given, expected = given[rows], expected[rows]
             eager = None if eager is None else eager[rows]
@@ -202,7 +207,7 @@ class Subject:
         if self.eager is None:
             return 0
         lost = self.reach.excuses(np.isfinite(self.head.output) & ~np.isfinite(self.eager))
-        return int(lost[self.sound[np.isin(self.sound, eager_rows(self.output))]].sum())
+        return int(lost[self.sound[np.isin(self.sound, self._eager_rows)]].sum())
 
     @cached_property
     def sound(self) -> NDArray[np.int64]:

@@ -200,8 +200,8 @@ def _single(
     q: Floats, k: Floats, v: Floats, scale: float, visibility: Visibility, around: Floats | None
 ) -> Head | None:
     """Return the head computed in float32, with how far it lies from float64; None where float32 will not do."""
-    longest = [float(np.sqrt(np.square(x).sum(axis=1).max(initial=0.0))) for x in (q * scale, k, v)]
-    largest_score, largest_value = longest[0] * longest[1], longest[2]
+    longest = [float(np.sqrt(np.vecdot(x, x).max(initial=0.0))) for x in (q, k, v)]
+    largest_score, largest_value = longest[0] * longest[1] * abs(scale), longest[2]
     if not max(largest_score, largest_value) < _SINGLE_LIMIT:
         return None
     found = _in_tiles(q, k, v, scale, visibility, Pass("float32"), around)

@@ -34,7 +34,7 @@ def eager_rows(output: Floats) -> Ints:
     if count <= EAGER_WHOLE:
         return np.arange(count)
     first, largest, spread = _EAGER_ROWS
-    size = np.nan_to_num(np.abs(output).max(axis=1), nan=0.0)
+    size = np.nan_to_num(np.maximum(output.max(axis=1), -output.min(axis=1)), nan=0.0)
     return np.unique(
         np.concatenate(
             [
@@ -71,7 +71,8 @@ def difference(a: Floats, b: Floats) -> Difference:
     if a.shape != b.shape:
         raise ValueError(f"arrays of one shape are compared, not {a.shape} and {b.shape}")
     with np.errstate(invalid="ignore", over="ignore"):
-        apart = np.abs(a - b)
+        apart = a - b
+        np.abs(apart, out=apart)
     largest = float(apart.max(initial=0.0))
     if np.isfinite(largest):  # then all numbers are, as they are for all but the strangest inputs
         return Difference(largest, _place(apart), 0, None, 0, apart.size)
@@ -119,24 +120,32 @@ def numerics(
     value of the reference, in place of eager's error; so too where there is no ``eager``. ``known`` [rows] are the rows
     that ``eager`` was computed for (see eager_rows); by default all.
     """
-    defined = np.isfinite(reference)
+    some = None if known is None or known.all() else np.flatnonzero(known)
     lost, error = 0, None
     if eager is not None:
-        # Place by place: one column of v that is not finite leaves no row whole, and says nothing of the others.
-        wanted: Bools = defined if known is None else np.logical_and(defined, known[:, None])
-        gone: Bools = np.asarray((wanted & ~np.isfinite(eager)).any(axis=1))
-        usable, lost = wanted & ~gone[:, None], int(gone.sum())
-        apart = np.subtract(eager, reference, where=usable, out=np.zeros_like(reference))
-        error = float(np.abs(apart).max(initial=0.0)) if usable.any() else None
-    largest = float(np.abs(reference).max(initial=0.0, where=defined))
-    allowance = SPACING[dtype] * largest if error is None else error
+        lost, error = _eager_error(*((eager, reference) if some is None else (eager[some], reference[some])))
+    allowance = error
+    if allowance is None:
+        allowance = SPACING[dtype] * float(np.abs(reference).max(initial=0.0, where=np.isfinite(reference)))
     return Numerics(
         kernel=difference(kernel, reference),
         eager_error=error,
         eager_overflow=lost,
         tolerance=FACTOR * allowance + SLACK,
-        eager_rows=None if known is None or known.all() else int(known.sum()),
+        eager_rows=None if some is None else int(some.size),
     )
+
+
+def _eager_error(eager: Floats, reference: Floats) -> tuple[int, float | None]:
+    """Return how many rows of ``eager`` [rows, D] are lost to overflow, and the largest error of the others, or None.
+
+    Place by place: one column of v that is not finite leaves no row whole, and says nothing of the others.
+    """
+    wanted = np.isfinite(reference)
+    gone: Bools = np.asarray((wanted & ~np.isfinite(eager)).any(axis=1))
+    usable = wanted & ~gone[:, None]
+    apart = np.subtract(eager, reference, where=usable, out=np.zeros_like(reference))
+    return int(gone.sum()), float(np.abs(apart).max(initial=0.0)) if usable.any() else None
 
 
 def lse_tolerance(dtype: str, largest: float) -> float:

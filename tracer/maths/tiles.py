@@ -5,8 +5,6 @@ The same sums as in tracer.maths.attention, kept running over the tiles of a row
 Gimelshein 2018, arXiv:1805.02867). For finite q, k, v only. Must not know: traces, when it is worth while.
 """
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracer.arrays import Floats
-from tracer.maths.threads import one_thread_a_product
+from tracer.maths.threads import side_by_side
 from tracer.maths.visibility import Block, Visibility, blocks
 
 _ROWS = 512
@@ -70,8 +68,7 @@ def rows(
         with np.errstate(divide="ignore"):
             lse[place] = row_max[place] + np.log(total[place])
 
-    with one_thread_a_product(), ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(work, reversed(parts)))  # the longest rows first, so that no core is left with them at the end
+    side_by_side(work, reversed(parts))  # the longest rows first, so that no core is left with them at the end
     empty = [block.start + int(row) for block in parts for row in np.flatnonzero(block.empty)]
     return Rows(row_max, total, lse, mean, output, tuple(empty))
 
