@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer.arrays import Array, Floats
+from tracer.arrays import Floats
 from tracer.checks.outcome import Figure
 from tracer.records import Site, Status
 from tracer.texts import Message
 from tracer.verification import expected, ways
 from tracer.verification.case import Case
+from tracer.verification.eps import Acting, acting_eps, divisor, median
 from tracer.verification.expected import Ints
 from tracer.verification.records import Finding
 from tracer.verification.scenarios import Bools
@@ -241,12 +242,12 @@ def _faults(case: Case, name: str, vectors: _Vectors, normed: Floats | None) -> 
 def _wrong_eps(case: Case, name: str, vectors: _Vectors, normed: Floats | None) -> float | None:
     """Return the eps that acts where it is not the config's: measured with small hidden states, else fitted to what the
     norm gave."""
-    acting = _acting_eps(case, name)
+    acting = acting_eps(case, name)
     if acting is not None:
         return acting.eps if acting.eps > 0 and acting.differs else None
     if normed is None:
         return None
-    eps = _median(_under(vectors.weight, vectors.made, normed) - np.mean(vectors.made**2, axis=-1))
+    eps = median(divisor(vectors.weight, vectors.made, normed) - np.mean(vectors.made**2, axis=-1))
     return eps if np.isfinite(eps) and eps > 0 else None
 
 
@@ -263,75 +264,11 @@ def _turn(case: Case, vectors: Floats, at: Ints) -> Floats:
     return vectors if turned is None else turned
 
 
-@dataclass(frozen=True)
-class _Acting:
-    """The eps that a norm acts with, how exactly that is known, and the eps it should have."""
-
-    eps: float
-    within: float
-    size: float
-    wanted: float
-
-    @property
-    def differs(self) -> bool:
-        return abs(self.eps - self.wanted) > self.within
-
-    @property
-    def tells(self) -> bool:
-        return self.within <= 0.5 * max(self.wanted, self.size) and self.within <= 0.5 * max(self.wanted, self.eps)
-
-
-def _acting_eps(case: Case, name: str) -> _Acting | None:
-    """Return the eps that shows when hidden states are made small; None where it cannot be seen. Kept with the case."""
-    return case.once(f"eps.{name}", lambda: _measure_eps(case, name))
-
-
-def _measure_eps(case: Case, name: str) -> _Acting | None:
-    small, weight, made, arrived = case.probed.small, case.norm_weights.get(name), case.made(name), case.arrived(name)
-    projected = None if small is None else getattr(small, f"{name}_proj")
-    array = None if small is None else (small.query if name == "q" else small.key)
-    if weight is None or projected is None or array is None or made is None or arrived is None:
-        return None
-    if arrived.shape != made.shape:
-        return None
-    rows, places = case.sample
-    quiet = projected[rows, places].float64().reshape(made.shape)
-    cut = array.bits[rows, :, places + array.shape[2] - case.step.ids.shape[1]]
-    came = Array(array.dtype, np.ascontiguousarray(cut)).float64()
-    if came.shape != made.shape:
-        return None
-    # U = (mean square + eps) / g² in both runs, g² being the factor that the vectors got afterwards: two equations
-    mean, other = np.mean(made**2, axis=-1), np.mean(quiet**2, axis=-1)
-    under, under_other = _under(weight, made, arrived), _under(weight, quiet, came)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        factor = _median((mean - other) / (under - under_other))
-    lower, under_lower = (mean, under) if _median(mean) < _median(other) else (other, under_other)
-    size, eps = _median(lower), _median(factor * under_lower - lower)
-    if not np.isfinite(eps) or not factor > 0:
-        return None
-    wanted = case.facts.norm_eps
-    gap = abs(_median(mean) - _median(other)) / (max(_median(mean), _median(other)) + max(eps, wanted))
-    rounding = 8 * case.unit * (size + (size + max(eps, wanted)) / gap)
-    within = 0.05 * wanted + rounding
-    return _Acting(max(eps, 0.0), within, size, wanted) if eps > -within else None
-
-
-def _under(weight: Floats, before: Floats, after: Floats) -> Floats:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio: Floats = np.sum((weight * before) ** 2, axis=-1) / np.sum(after**2, axis=-1)
-    return ratio
-
-
-def _median(values: Floats) -> float:
-    usable = values[np.isfinite(values)]
-    return float(np.median(usable)) if usable.size else float("nan")
-
-
 def _eps(case: Case, name: str) -> Finding:
     about, wanted = _about("norm.eps", name), say("norm_eps_expected", eps=case.facts.norm_eps)
-    acting, comparison = _acting_eps(case, name), _comparison(case, name)
+    acting, comparison = acting_eps(case, name), _comparison(case, name)
     if acting is None and comparison is not None and comparison.best == "eps" and comparison.eps is not None:
-        acting = _Acting(comparison.eps, 0.05 * case.facts.norm_eps, comparison.eps, case.facts.norm_eps)
+        acting = Acting(comparison.eps, 0.05 * case.facts.norm_eps, comparison.eps, case.facts.norm_eps)
     if acting is None or not acting.tells:
         reason = _hidden(case, name) if acting is None else say("norm_eps_blind")
         return untested(case, "norm.eps", expected=wanted, reason=reason, about=about, part=name)
