@@ -70,7 +70,7 @@ class TestVerification:
         def broken(case: Case) -> list[Any]:
             raise RuntimeError(f"layer {case.layer}")
 
-        monkeypatch.setattr(catalogue, "claims", lambda plain, closely: (broken,))
+        monkeypatch.setattr(catalogue, "EVERYWHERE", (broken,))
         with pytest.raises(RuntimeError, match="layer 0"):
             verify_model(live_model(), tokens=IDS)
         assert not tracers_threads()

@@ -1,5 +1,6 @@
 """Nothing is averaged away: each token and head counts, in every scenario, however a projection is written."""
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from tracer.verification import expected
 from tracer.verification.case import Case
 from tracer.verification.entry import verify_checkpoint, verify_model
 from tracer.verification.records import Verification
+from tracer.verification.run import some_heads
 from tracer.verification.vectors import distance, distances, ratios, worst
 
 
@@ -106,6 +108,17 @@ class TestNumbers:
             narrow = make(x.astype(np.float32))
             assert narrow.dtype == np.float32
             assert np.allclose(narrow, make(x), rtol=0, atol=2e-6)
+
+
+class TestHeads:
+    """Outside the plain scenario a layer's share of the heads is looked at; none is left out over the layers."""
+
+    @pytest.mark.parametrize("layers", [1, 2, 4, 8, 28])
+    @pytest.mark.parametrize("heads", [2, 6, 14, 16, 32])
+    def test_all_come_up_about_as_often(self, layers: int, heads: int) -> None:
+        seen = Counter(head for place in range(layers) for head in some_heads(range(heads), range(layers), place))
+        assert max(seen.values()) - min(seen[head] for head in range(heads)) <= 1
+        assert all(len(some_heads(range(heads), range(layers), place)) >= min(heads, 2) for place in range(layers))
 
 
 class TestScenarios:

@@ -92,8 +92,8 @@ def _scores(q: NDArray[Any], k: Array, visible: Bools) -> NDArray[Any]:
 
     def fill(stretch: tuple[slice, Ints]) -> None:
         part, seen = stretch
-        keys = k[part].numbers().astype(q.dtype, copy=False)
         with np.errstate(invalid="ignore", over="ignore"):
+            keys = k[part].numbers().astype(q.dtype, copy=False)
             for head in range(k.shape[1]):
                 scores[head, seen, part] = q[seen] @ keys[:, head].T
 
@@ -108,14 +108,15 @@ def _mixed(weights: NDArray[Any], v: Array, visible: Bools) -> NDArray[Any]:
     def product(stretch: tuple[slice, Ints]) -> NDArray[Any]:
         part, seen = stretch
         shares = weights[:, seen, part]
-        values = v[part].numbers().astype(weights.dtype, copy=False).reshape(-1, heads * width)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
+            values = v[part].numbers().astype(weights.dtype, copy=False).reshape(-1, heads * width)
             found: NDArray[Any] = shares.reshape(-1, shares.shape[-1]) @ values
         return found.reshape(heads, -1, heads * width)
 
     mixed, stretches = np.zeros((*weights.shape[:2], heads * width)), list(_stretches(visible))
-    for (_, seen), part in zip(stretches, side_by_side(product, stretches), strict=True):
-        mixed[:, seen] += part
+    with np.errstate(invalid="ignore"):  # of two stretches one may hold ∞ and the other −∞
+        for (_, seen), part in zip(stretches, side_by_side(product, stretches), strict=True):
+            mixed[:, seen] += part
     return mixed.reshape(*weights.shape[:2], heads, width)
 
 

@@ -19,9 +19,9 @@ def listen() -> None:
         signal.signal(signal.SIGINT, _noticed)
 
 
-def leave_imports_by(leave: Callable[[], None]) -> None:
+def leave_imports_by(leave: Callable[[], None] | None) -> None:
     """Call ``leave``, which ends the process, where Ctrl-C comes during an import: then nothing is half written that
-    would have to be tidied up."""
+    would have to be tidied up. None: no longer."""
     global _leave
     _leave = leave
 

@@ -42,6 +42,8 @@ def run(arguments: Sequence[str]) -> int:
             return _interrupted(spoken)
         _confess(fault, spoken)
         return UNTESTED
+    finally:
+        interrupt.leave_imports_by(None)
 
 
 def _told(arguments: Sequence[str], spoken: str) -> int:

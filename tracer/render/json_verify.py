@@ -30,7 +30,6 @@ def to_json(found: Verification, language: str = DEFAULT_LANGUAGE) -> dict[str, 
             "heads": list(found.heads),
             "token_ids": list(found.tokens),
             "scenarios": list(found.scenarios),
-            "layers_closely": list(found.closely),
             "thorough": found.thorough,
             **{
                 name: jsonable.choice(getattr(found, name), language)

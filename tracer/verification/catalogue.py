@@ -80,34 +80,26 @@ def _one(claim: Callable[[Case], Finding]) -> Claims:
     return lambda case: [claim(case)]
 
 
-# What is checked of every layer in every pass; what besides where a layer is looked at closely; and what once a layer,
-# in the plain scenario.
-_EVERYWHERE: tuple[Claims, ...] = (
-    _one(scales.at_interface),
-    _one(scales.at_kernel),
-    _one(caches.dropout),
-    sight.weights,
-    _one(sight.flag),
-)
-_CLOSELY: tuple[Claims, ...] = (
-    sight.effect,
+# What is checked in every pass, and what once a layer, in the plain one.
+EVERYWHERE: tuple[Claims, ...] = (
     headmaps.projections,
     norms.norms,
     ropes.ropes,
+    _one(scales.at_interface),
+    _one(scales.at_kernel),
     headmaps.values,
     _one(headmaps.layout),
     _one(headmaps.returned),
+    _one(caches.dropout),
+    sight.weights,
+    sight.effect,
+    _one(sight.flag),
     softmaxes.rows,
 )
-_ONCE: tuple[Claims, ...] = (
+ONCE: tuple[Claims, ...] = (
     _one(scales.static),
     scales.effective,
     softmaxes.large,
     whole.weights,
     headmaps.keys,
 )
-
-
-def claims(plain: bool, closely: bool) -> tuple[Claims, ...]:
-    """Return what is checked of one call: in the ``plain`` scenario or another one, ``closely`` or not."""
-    return (*_EVERYWHERE, *(_CLOSELY if closely else ()), *(_ONCE if plain else ()))

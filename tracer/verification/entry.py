@@ -201,7 +201,6 @@ def _verification(
         layers=wanted.layers,
         heads=wanted.heads,
         scenarios=result.scenarios,
-        closely=result.closely,
         thorough=wanted.thorough,
         outcomes=outcomes.outcomes(result.findings, result.scenarios),
         windows=result.windows,

@@ -89,7 +89,6 @@ def _ran(say: _Say, found: Verification) -> Section:
             ),
         ),
         ("looked", say("fact_layers", layers=_layers(say, found.layers), heads=heads_told(found.heads, say.language))),
-        ("closely", _closely(say, found)),
         ("kernel", f"{found.kernel.value} · {say.of(found.kernel.reason)}"),
         ("dtype", f"{_LONG[found.dtype.value]} · {found.device.value} · transformers {found.versions['transformers']}"),
         ("prompt", say("fact_token") if len(found.tokens) == 1 else say("fact_tokens", count=len(found.tokens))),
@@ -99,13 +98,6 @@ def _ran(say: _Say, found: Verification) -> Section:
     ]
     facts = tuple((muted(say(f"label_{name}")), line(value)) for name, value in rows if value)
     return Section("ran", "", (), (Facts(facts),))
-
-
-def _closely(say: _Say, found: Verification) -> str:
-    """Return which layers were put through every check outside the plain scenario, where those are not all."""
-    if len(found.closely) == len(found.layers) or set(found.scenarios) <= {"plain"}:
-        return ""
-    return say("fact_closely", layers=_layers(say, found.closely))
 
 
 def _windows(say: _Say, found: Verification) -> str:

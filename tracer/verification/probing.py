@@ -25,14 +25,10 @@ _LOUD_HEADS = 4
 
 @dataclass(frozen=True)
 class Plan:
-    """How far to go: ``heads`` to look at; ``thorough`` changes every token in turn; without ``closely`` it is only
-    read who sees whom; ``full`` adds the probes that a layer is put through once; ``tick`` is called after each change.
-    """
+    """How far to go: ``heads`` to look at; ``thorough`` changes every token in turn; ``tick`` is called after each."""
 
     heads: tuple[int, ...]
     thorough: bool = False
-    closely: bool = True
-    full: bool = False
     tick: Callable[[], None] | None = None
 
 
@@ -63,12 +59,13 @@ class Probed:
     loud_eager: Array | None = None
 
 
-def probe(call: Call, seen: AttentionSeen, step: Step, facts: ModelFacts, plan: Plan, steady: bool = False) -> Probed:
-    """Return what the call's probes gave; ``steady`` says that this layer is known to give the same bits each time."""
+def probe(
+    call: Call, seen: AttentionSeen, step: Step, facts: ModelFacts, plan: Plan, full: bool, steady: bool = False
+) -> Probed:
+    """Return what the call's probes gave; ``full`` adds those that need to be run once a layer only; ``steady`` says
+    that this layer is known to give the same bits each time."""
     keys = _keys(seen, step)
     found = probes.weights(call, keys, facts.head_dim, facts.heads, range(keys))
-    if not plan.closely:
-        return Probed(steady or probes.repeats(call), weights=found)
     moved = tuple(_moved(call, tokens, plan) for tokens in changes(step, plan.thorough))
     if found is None and not (plan.thorough or step.past or step.starts or step.mask) and step.ids.shape[1] > 2:
         # what moves is all that shows who sees whom: the first tokens, too
@@ -77,7 +74,7 @@ def probe(call: Call, seen: AttentionSeen, step: Step, facts: ModelFacts, plan: 
     repeats = steady or any(int((~one.rows).sum()) >= _STEADY for one in moved) or probes.repeats(call)
     eager = _eager(seen, step, facts, plan)
     value_heads = probes.value_heads(call, keys, facts.kv_heads, facts.head_dim, step.rows)
-    if not plan.full:
+    if not full:
         return Probed(repeats, moved, found, value_heads, eager=eager)
     factor = _loud_factor(seen, facts)
     loud = probes.loud(call, factor) if factor else None

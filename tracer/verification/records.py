@@ -61,9 +61,6 @@ class Window:
 class Verification:
     """What was verified and how it ended. ``seconds`` is what all of it took, ``plain_seconds`` one plain forward pass.
 
-    ``closely`` are the layers that every check was made of in each scenario; the others run the very same code as one
-    of them, and were put through all checks in the plain scenario alone, unless a check failed.
-
     ``subject`` names the checkpoint or the class of the model; ``model`` is its shape, with the first looked-at layer's
     type and window.
     """
@@ -80,7 +77,6 @@ class Verification:
     layers: tuple[int, ...]
     heads: tuple[int, ...]
     scenarios: tuple[str, ...]
-    closely: tuple[int, ...]
     thorough: bool
     outcomes: tuple[Outcome, ...]
     windows: tuple[Window, ...]

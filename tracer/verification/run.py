@@ -3,8 +3,9 @@
 Must not know: command lines, checkpoints, how results are shown.
 """
 
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,12 +18,10 @@ from tracer.engines.transformers.live import Inputs, Live
 from tracer.engines.transformers.observed import AttentionSeen
 from tracer.engines.transformers.seeing import seen
 from tracer.maths.threads import one_thread_a_product
-from tracer.records import Status
 from tracer.verification import catalogue, scenarios
 from tracer.verification.behind import Behind
 from tracer.verification.case import Case
 from tracer.verification.claims import caches, finite, runs, sight
-from tracer.verification.looks import Look, looks
 from tracer.verification.places import Places
 from tracer.verification.probing import Plan, Probed, changes, probe
 from tracer.verification.records import Finding, Window
@@ -30,6 +29,9 @@ from tracer.verification.scenarios import Scenario, Step
 from tracer.verification.verdict import unsteady
 
 Progress = Callable[[int, int], None]
+# Outside the plain scenario this many heads of a layer are set against the reference, other ones in each layer; who
+# sees whom is read for all.
+_FEWEST_HEADS, _HEADS = 2, 4
 
 
 @dataclass(frozen=True)
@@ -47,13 +49,12 @@ class Examination:
 
 @dataclass(frozen=True)
 class Examined:
-    """All findings, the scenarios that were run, the window each layer showed, the layers that were looked at closely
-    in all scenarios, and seconds: of everything, and of one plain forward pass."""
+    """All findings, the scenarios that were run, the window each layer showed, and seconds: of everything, and of one
+    plain forward pass."""
 
     findings: tuple[Finding, ...]
     scenarios: tuple[str, ...]
     windows: tuple[Window, ...]
-    closely: tuple[int, ...]
     seconds: float
     plain_seconds: float
 
@@ -75,18 +76,16 @@ def examine(live: Live, places: Places, kind: str, wanted: Examination) -> Exami
     names = scenarios.DEFAULT if wanted.only is None else wanted.only
     made = [one for name in names if (one := scenarios.make(name, wanted.ids, wanted.pad)) is not None]
     started = time.perf_counter()
-    alike = looks(live, wanted.layers, wanted.heads, wanted.thorough)
     # The judges' products are small, and come between those of the model, whose own calls and their repetitions all run
     # inside, so that they run alike.
     with one_thread_a_product(), Behind() as behind:
-        work = _Work(live, places, kind, wanted, alike, behind, total=_total(made, wanted))
+        work = _Work(live, places, kind, wanted, behind, total=_total(made, wanted))
         for scenario in made:
             work.run(scenario)
     return Examined(
         findings=tuple(work.findings),
         scenarios=tuple(dict.fromkeys(name for scenario in made for name in scenario.names)),
         windows=tuple(work.windows),
-        closely=tuple(layer for layer in wanted.layers if alike[layer].closely),
         seconds=time.perf_counter() - started,
         plain_seconds=work.plain_seconds,
     )
@@ -104,7 +103,6 @@ class _Work:
     places: Places
     kind: str
     wanted: Examination
-    looks: Mapping[int, Look]
     behind: Behind
     total: int
     findings: list[Finding] = field(default_factory=list)
@@ -129,7 +127,6 @@ class _Work:
                 self._judge(call, replace(scenario, id=step.name or scenario.id), number, step, rows, held)
 
             self._forward(step, judge, cache)
-            self.behind.finish()
         if scenario.id == "plain":
             self._changed(scenario)
 
@@ -148,6 +145,7 @@ class _Work:
         )
         with self.live.watched(set(self.wanted.layers), consumer, keep):
             self.live.forward(inputs, cache)
+            self.behind.finish()
 
     def _judge(
         self, call: Call, scenario: Scenario, number: int, step: Step, rows: caches.CacheRows, held: int
@@ -158,61 +156,56 @@ class _Work:
         if spoiled is not None:
             self._spoiled(scenario, step, record, spoiled)
             return
-        closely = plain or self.looks[call.layer].closely or call.layer not in self.plain.cases
-        case = self._probed(call, scenario, step, record, closely)
+        heads = self.wanted.heads if plain or self.wanted.thorough else self._some(call.layer)
+        case = self._case(scenario, step, record, self._probed(call, record, step, heads, plain), heads)
         if plain:
             self.plain.keep(case)
-            self.behind.begin(lambda: self._in_plain(case), self._take)  # the model goes on meanwhile
-            return
-        found = list(rows.check(case, call.layer in self.made_wrong, held)) if scenario.cached else []
-        told = self._told(case, number, closely)
-        if not closely and _needs_a_closer_look(case, told):
-            closely = True
-            case = self._probed(call, scenario, step, record, closely)
-            told = self._told(case, number, closely)
-        self._keep([*found, *told])
-        self._advance(1 if closely or not step.judged else 1 + len(changes(step, self.wanted.thorough)))
 
-    def _probed(self, call: Call, scenario: Scenario, step: Step, record: AttentionSeen, closely: bool) -> Case:
-        """Return one call with its probes: those of a close look, or those alone that every layer is put through."""
-        plain = scenario.id == "plain"
-        heads = self.wanted.heads if plain else self.looks[call.layer].heads if closely else ()
-        probed = Probed(True)
-        if step.judged:
-            plan = Plan(heads, self.wanted.thorough, closely, plain, self._advance)
-            steady = call.layer in self.plain.cases and call.layer not in self.unsteady and not _drops(record)
-            probed = probe(call, record, step, self.live.facts(call.layer), plan, steady)
-            if not probed.repeats:
-                self.unsteady.add(call.layer)
-        return self._case(scenario, step, record, probed, heads)
+        def told() -> list[Finding]:
+            cached = rows.check(case, call.layer in self.made_wrong, held) if scenario.cached else []
+            return [*cached, *self._told(case, number)]
 
-    def _told(self, case: Case, number: int, closely: bool) -> list[Finding]:
-        """Return what the claims say of one call, in pass ``number`` of its scenario."""
+        self.behind.begin(told, lambda found: self._take(case, found))  # the model goes on meanwhile
+
+    def _probed(self, call: Call, record: AttentionSeen, step: Step, heads: tuple[int, ...], plain: bool) -> Probed:
+        """Return what probing one call gave: nothing for a pass that only fills a cache."""
+        if not step.judged:
+            return Probed(True)
+        plan = Plan(heads, self.wanted.thorough, self._advance)
+        steady = call.layer in self.plain.cases and call.layer not in self.unsteady and not _drops(record)
+        probed = probe(call, record, step, self.live.facts(call.layer), plan, plain, steady)
+        if not probed.repeats:
+            self.unsteady.add(call.layer)
+        return probed
+
+    def _told(self, case: Case, number: int) -> list[Finding]:
+        """Return what the claims say of one call, in pass ``number`` of its scenario. They look at nothing but its
+        record, the places, and what the plain scenario left."""
         plain = case.scenario.id == "plain"
         found: list[Finding] = []
         if case.step.judged:
-            for claims in catalogue.claims(plain, closely):
+            for claims in (*catalogue.EVERYWHERE, *(catalogue.ONCE if plain else ())):
                 found += claims(case)
         same = None if plain else runs.same_as_plain(case, self.plain, number)
         return found if same is None else [*found, same]
 
-    def _in_plain(self, case: Case) -> tuple[Case, list[Finding], Window]:
-        """Return a call of the plain scenario with all that is said of it; touches nothing but the call's own record
-        and the places."""
+    def _take(self, case: Case, found: list[Finding]) -> None:
+        """Keep what was said of one call, and of the plain scenario what others are to know of it."""
         facts = case.facts
-        window = Window(case.layer, facts.layer_type, facts.window, sight.window_of(case))
-        return case, self._told(case, 0, True), window
-
-    def _take(self, judged: tuple[Case, list[Finding], Window]) -> None:
-        """Keep what the plain scenario showed of a layer, and add what the kernel alone shows."""
-        case, found, window = judged
-        self.windows.append(window)
-        if any(caches.spoils(one) for one in found):
-            self.made_wrong.add(case.layer)
-        if case.layer == min(self.wanted.layers):
-            found += runs.kernel_shapes(case, self._direct(case))
+        if case.scenario.id == "plain":
+            self.windows.append(Window(case.layer, facts.layer_type, facts.window, sight.window_of(case)))
+            if any(caches.spoils(one) for one in found):
+                self.made_wrong.add(case.layer)
+            if case.layer == min(self.wanted.layers):
+                found += runs.kernel_shapes(case, self._direct(case))
         self._keep(found)
         self._advance()
+
+    def _some(self, layer: int) -> tuple[int, ...]:
+        """Return the heads of a layer that are looked at outside the plain scenario."""
+        kind = self.live.facts(layer).layer_type
+        alike = [other for other in self.wanted.layers if self.live.facts(other).layer_type == kind]
+        return some_heads(self.wanted.heads, alike, alike.index(layer))
 
     def _spoiled(self, scenario: Scenario, step: Step, record: AttentionSeen, spoiled: finite.Spoiled) -> None:
         """Say that a layer's numbers are not finite, and nothing else of it."""
@@ -284,10 +277,14 @@ def _drops(record: AttentionSeen) -> bool:
     return (kernel is not None and kernel.dropout > 0) or (interface is not None and interface.dropped > 0)
 
 
-def _needs_a_closer_look(case: Case, told: Sequence[Finding]) -> bool:
-    """Return whether a light look at a layer leaves anything open: something fails, who sees whom could not be read, or
-    what came out was not, or could not be, set against the plain scenario."""
-    if not case.step.judged:
-        return False
-    same = any(one.check.id in runs.SAME and one.check.status is Status.PASS for one in told)
-    return not same or case.probed.weights is None or any(one.check.status is Status.FAIL for one in told)
+def some_heads(heads: Sequence[int], layers: Sequence[int], place: int) -> tuple[int, ...]:
+    """Return a few of ``heads`` for the layer at ``place`` of ``layers``, which are alike: what padding, packing and a
+    cache do is the same for all heads.
+
+    The more layers there are, the fewer heads of each, but all come up about twice; those of one layer lie apart.
+    """
+    count = max(_FEWEST_HEADS, min(_HEADS, -(-2 * len(heads) // len(layers))))
+    if len(heads) <= count:
+        return tuple(heads)
+    step = next(n for n in range(round(len(heads) * 0.618), 0, -1) if math.gcd(n, len(heads)) == 1)
+    return tuple(sorted(heads[(place * count + n) * step % len(heads)] for n in range(count)))

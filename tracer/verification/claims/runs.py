@@ -27,7 +27,6 @@ _GROWTH = 8.0
 _SAME = {"F64": 1e-6, "F32": 1e-4, "F16": 4e-2, "BF16": 4e-2}
 # No rounding of earlier layers, however it grew, makes what goes into a layer differ by more than this.
 _NO_ROUNDING = {"F64": 1e-3, "F32": 2e-2, "F16": 0.6, "BF16": 0.6}
-SAME = frozenset({"packing.same", "padding.same", "cache.same"})
 _IDS = {"packed": "packing.same", **dict.fromkeys(("padded", "left_pad", "right_pad"), "padding.same")}
 Direct = Callable[[int, int], tuple[NDArray[np.float32], Bools]]
 
