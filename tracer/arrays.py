@@ -75,3 +75,9 @@ class Array:
         if self.dtype != other.dtype or self.shape != other.shape:
             return False
         return self.bits.tobytes() == other.bits.tobytes()
+
+
+def equal_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Return whether two arrays of one dtype have the same shape and bits: NaN equals the same NaN."""
+    first, second = (np.ascontiguousarray(x).view(f"u{a.itemsize}") for x in (a, b))
+    return np.array_equal(first, second)

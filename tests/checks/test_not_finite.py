@@ -7,13 +7,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from tests.checks.conftest import Setup, array, eager, site
 from tracer import data
-from tracer.checks import finite
+from tracer.arrays import Array
+from tracer.checks import finite, heads
 from tracer.pipeline import trace
 from tracer.records import Capture, Check, LayerTrace, Status
 from tracer.result import look_at
@@ -284,3 +286,14 @@ def test_an_embedding_that_is_infinite_accuses_no_kernel(tmp_path: Path, kernel:
 def test_the_reason_is_told_in_chinese_too(setup: type[Setup]) -> None:
     (reason,) = (setup(tensors=from_token("v", 10, torch.nan)).checks(2)["kernel.output"].reason,)
     assert "这不是 kernel 的错误" in reason.text("zh")
+
+
+@pytest.mark.filterwarnings("error")
+def test_infinities_of_both_signs_in_another_head_far_apart_raise_no_warning() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(5000, 2, 4)).astype("<f4")  # two stretches of keys
+    values[10, 1, 0], values[4500, 1, 0] = np.inf, -np.inf
+    weights, visible = np.full((2, 3, 5000), 1 / 5000), np.ones((3, 5000), dtype=np.bool_)
+    mixed = heads._mixed(weights, Array("F32", values), visible)
+    assert np.isnan(mixed[:, :, 1, 0]).all()
+    assert np.allclose(mixed[:, :, 0], values[:, 0].astype(np.float64).mean(axis=0))

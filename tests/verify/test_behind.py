@@ -1,5 +1,6 @@
 """What is judged behind the model's back: in order, one piece at a time, and what goes wrong there comes to light."""
 
+import sys
 import threading
 from typing import Any
 
@@ -63,6 +64,13 @@ class TestBehind:
             behind.begin(lambda: None, lambda _: None)
             raise KeyError
         assert not tracers_threads()
+
+    def test_threads_take_shorter_turns_only_meanwhile(self) -> None:
+        before = sys.getswitchinterval()
+        with pytest.raises(KeyError), Behind():
+            assert sys.getswitchinterval() < 0.001
+            raise KeyError
+        assert sys.getswitchinterval() == before
 
 
 class TestVerification:

@@ -301,3 +301,55 @@ def test_a_shortened_prompt_claims_nothing_of_what_was_left_out() -> None:
     told = message("verify.shortened", count=2000, used=1024)
     assert "positions (RoPE) from 1024 on" in told.text()
     assert "从 1024 开始的位置" in told.text("zh")
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_float64_passes_though_parts_of_the_real_code_compute_in_float32(seed: int) -> None:
+    found = verify_model(live_model("sdpa", "float64", seed=seed), tokens=IDS)
+    assert not failed(found)
+    assert status(found, "norm.present") is Status.PASS
+    assert status(found, "norm.eps") is Status.PASS
+
+
+def test_eager_in_float64_loses_the_rows_of_padding() -> None:
+    # its softmax is in float32, where the mask's lowest float64 is −∞: a row of nothing else is NaN
+    found = verify_model(live_model("eager", "float64"), tokens=IDS)
+    assert failed(found) == {"softmax.empty"}
+    assert {layer for o in found.failures for layer, _ in o.failed} == {0}
+
+
+def test_the_shipped_checkpoint_passes_in_float64() -> None:
+    assert not failed(verify_checkpoint(dtype="float64"))
+
+
+def test_a_wrong_eps_is_found_in_float64_too() -> None:
+    model = live_model(dtype="float64")
+    model.model.layers[0].self_attn.k_norm.variance_epsilon = 1e-5
+    assert "norm.eps" in failed(verify_model(model, tokens=IDS))
+
+
+def test_frequencies_rounded_with_the_model_are_told() -> None:
+    model = live_model().to(torch.bfloat16)
+    found = verify_model(model, tokens=IDS, layers=(0,), scenarios=("plain",))
+    assert [warning.id for warning in found.warnings] == ["verify.rounded_frequencies"]
+    assert "inv_freq) are stored in bfloat16" in found.warnings[0].text()
+    kept = verify_model(live_model(dtype="bfloat16"), tokens=IDS, layers=(0,), scenarios=("plain",))
+    assert not kept.warnings
+
+
+class EmptyRowsLost(attentions.Direct):
+    """NaN comes out for padding, of layer 0 alone."""
+
+    def forward(self, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        output, weights = super().forward(hidden_states, *args, **kwargs)
+        if self.layer_idx == 0 and hidden_states.shape[0] > 1:
+            output[1, 0] = float("nan")
+        return output, weights
+
+
+def test_nan_in_padding_is_no_fault_of_the_layer_that_it_reaches() -> None:
+    found = verify_model(put(live_model(), EmptyRowsLost), tokens=IDS)
+    assert {layer for o in found.failures for layer, _ in o.failed} == {0}
+    assert {o.check.id for o in found.failures} == {"output.returned"}
+    reasons = {reason.id for o in found.outcomes if o.scenario == "padded" for reason, _ in o.reasons}
+    assert "verify.not_finite_given" in reasons

@@ -290,3 +290,41 @@ def test_heads_that_read_no_head_alone_are_told_by_their_numbers() -> None:
     assert check.measured.text() == "key/value heads 0, 0, –, 1, 2, 2 (–: not the values of one head alone)"
     assert "these do not: 2" in check.reason.text()
     assert "以下 query 头不是这样：2" in check.reason.text("zh")
+
+
+class Shuffled(Changed):
+    """Heads in another order before o_proj."""
+
+    def merged(self, output: Tensor) -> Tensor:
+        return output.flip(2).flatten(2)
+
+
+@pytest.mark.parametrize("asked", [{}, {"layers": (1,)}, {"thorough": True}])
+def test_the_code_of_the_failing_layer_is_named_where_other_layers_run_other_code(asked: dict[str, Any]) -> None:
+    model = live_model()
+    layer = model.model.layers[1]
+    own = Shuffled(model.config, 1).eval()
+    own.load_state_dict(layer.self_attn.state_dict())
+    layer.self_attn = own
+    found = tracer.verify(model, tokens=IDS, **asked)
+    told = next(o for o in found.failures if o.check.id == "heads.layout")
+    assert {number for number, _ in told.failed} == {1}
+    assert told.check.site is not None
+    assert told.check.site.path.endswith("test_places_named.py")
+    assert "self.merged" in told.check.site.code
+
+
+def test_a_scale_changed_in_a_class_of_one_layer_is_named_there() -> None:
+    model = live_model()
+    own = attentions.HiddenScale(model.config, 2).eval()
+    own.load_state_dict(model.model.layers[2].self_attn.state_dict())
+    model.model.layers[2].self_attn = own
+    told = next(o for o in tracer.verify(model, tokens=IDS).failures if o.check.id == "scale.static")
+    assert told.check.site is not None
+    assert told.check.site.path.endswith("attentions.py")
+
+
+def test_values_that_were_changed_on_their_way_are_not_called_another_heads() -> None:
+    text = review(tracer.verify(put(live_model(), attentions.WrongValues), tokens=IDS, layers=(0,)))
+    assert "The values that arrive are not those that v_proj made  [heads.values]" in text
+    assert "hand on what v_proj gave as it is" in text

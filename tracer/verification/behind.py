@@ -3,12 +3,16 @@
 Must not know: what the work is.
 """
 
+import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, TypeVar
 
 _Made = TypeVar("_Made")
+# Seconds after which Python lets the other thread go on. Its usual 5 ms are longer than most operations of a model:
+# each would wait that long for its turn after the work it does outside of Python.
+_TURN = 0.0005
 
 
 class Behind:
@@ -20,9 +24,12 @@ class Behind:
         self._begun: tuple[Future[Any], Callable[[Any], None]] | None = None
 
     def __enter__(self) -> "Behind":
+        self._turn = sys.getswitchinterval()
+        sys.setswitchinterval(min(_TURN, self._turn))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
+        sys.setswitchinterval(self._turn)
         self._pool.shutdown(cancel_futures=True)
 
     def begin(self, work: Callable[[], _Made], take: Callable[[_Made], None]) -> None:

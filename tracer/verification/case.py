@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer.arrays import SPACING, Array, Floats
+from tracer.arrays import SPACING, Array, Floats, equal_bits
 from tracer.engines.transformers.observed import AttentionSeen, InterfaceCall, ModuleCall
 from tracer.kernels.interfaces import FLASH
 from tracer.maths.attention import Head, head
@@ -61,6 +61,11 @@ class Case:
     def unit(self) -> float:
         """The unit roundoff of the run's dtype."""
         return SPACING[self.dtype] / 2
+
+    @property
+    def norm_unit(self) -> float:
+        """The unit roundoff of what a norm gives: transformers computes it in float32, also where the run has more."""
+        return max(self.unit, 2.0**-24)
 
     @property
     def flash(self) -> bool:
@@ -226,7 +231,7 @@ class Case:
     def loose(self, name: str) -> float:
         """Return how much farther vectors may lie from a reference that starts before what was seen of "q" or "k": a
         norm rounds twice, a projection as it sums."""
-        norm = 0.0 if self.norm_call(name) is not None else 2 * self.unit
+        norm = 0.0 if self.norm_call(name) is not None else 2 * self.norm_unit
         return norm if self.called(f"{name}_proj") is not None else norm + self.projected_within
 
     def normed(self, name: str, at: At | None = None) -> NDArray[Any] | None:
@@ -306,8 +311,8 @@ def _same_numbers(a: Array, b: Array) -> str | None:
     come first, None where it is something else."""
     if a.dtype != b.dtype or a.bits.size != b.bits.size:
         return None
-    if np.array_equal(a.bits.reshape(-1), b.bits.reshape(-1)):
+    if equal_bits(a.bits.reshape(-1), b.bits.reshape(-1)):
         return "tokens"
-    if a.bits.ndim == 4 and np.array_equal(a.bits.transpose(0, 2, 1, 3).reshape(-1), b.bits.reshape(-1)):
+    if a.bits.ndim == 4 and equal_bits(a.bits.transpose(0, 2, 1, 3).reshape(-1), b.bits.reshape(-1)):
         return "heads"
     return None

@@ -14,7 +14,6 @@ from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.checkpoint.open import open_checkpoint
 from tracer.engines.ambient import autocast_dtype
 from tracer.engines.transformers.live import FromCheckpoint, Live
-from tracer.engines.transformers.roles import roles
 from tracer.errors import InputError, Unsupported
 from tracer.kernels.choose import choose
 from tracer.kernels.interfaces import INTERFACES
@@ -23,7 +22,6 @@ from tracer.pipeline import read_dtype, read_prompt
 from tracer.records import CheckpointFacts, Choice
 from tracer.texts import Message, message
 from tracer.verification import outcomes
-from tracer.verification.places import Places
 from tracer.verification.records import Verification
 from tracer.verification.run import Examination, Examined, Progress, examine
 from tracer.verification.scenarios import NAMES
@@ -75,7 +73,7 @@ def verify_checkpoint(
     live = FromCheckpoint(opened, max(looked), chosen, run_dtype.value)
     cut, shortened = _shortened(ids, thorough)
     wanted = Examination(looked, chosen_heads, cut, 0, _known(scenarios), thorough, progress)
-    result = examine(live, Places(roles(live)), chosen.kind, wanted)
+    result = examine(live, chosen.kind, wanted)
     return _verification(
         live,
         wanted,
@@ -139,7 +137,7 @@ def verify_model(
     wanted = Examination(
         looked, chosen_heads, ids, live.config.pad_token_id or 0, _known(scenarios), thorough, progress
     )
-    result = examine(live, Places(roles(live)), live_kind(live), wanted)
+    result = examine(live, live_kind(live), wanted)
     seen = {finding.layer for finding in result.findings}
     if not seen:
         raise Unsupported("verify.no_attention_ran", layer=looked[0])
@@ -157,6 +155,7 @@ def verify_model(
             *_compiler_warnings(live),
             *_hook_warnings(live),
             *_window_warnings(live),
+            *_frequency_warnings(live),
             *shortened,
         ),
     )
@@ -262,6 +261,13 @@ def _compiler_warnings(live: Live) -> tuple[Message, ...]:
 def _hook_warnings(live: Live) -> tuple[Message, ...]:
     """Return a warning for each part of an attention that the user's hooks may change."""
     return tuple(message("verify.hooked", name=name, layers=spans(layers)) for name, layers in live.hooked.items())
+
+
+def _frequency_warnings(live: Live) -> tuple[Message, ...]:
+    """Return a warning where the rotary frequencies were rounded with the weights, as ``model.to(dtype)`` does."""
+    frequencies = getattr(getattr(live.base, "rotary_emb", None), "inv_freq", None)
+    dtype = None if frequencies is None else str(frequencies.dtype).removeprefix("torch.")
+    return (message("verify.rounded_frequencies", dtype=dtype),) if dtype in ("bfloat16", "float16") else ()
 
 
 def _window_warnings(live: Live) -> tuple[Message, ...]:

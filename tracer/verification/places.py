@@ -38,7 +38,7 @@ def _definitions() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
 
 @dataclass
 class Places:
-    """The places of one model. ``roles``: its live functions by role. ``overlay``: sources that stand in for files."""
+    """The places of one layer. ``roles``: its live functions by role. ``overlay``: sources that stand in for files."""
 
     roles: Mapping[str, FunctionType]
     overlay: Mapping[str, SourceFile] = field(default_factory=dict)

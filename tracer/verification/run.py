@@ -5,7 +5,7 @@ Must not know: command lines, checkpoints, how results are shown.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,8 +16,10 @@ from tracer.engines.transformers import probes
 from tracer.engines.transformers.calls import EVERYTHING, Call
 from tracer.engines.transformers.live import Inputs, Live
 from tracer.engines.transformers.observed import AttentionSeen
+from tracer.engines.transformers.roles import roles
 from tracer.engines.transformers.seeing import seen
 from tracer.maths.threads import one_thread_a_product
+from tracer.source.files import SourceFile
 from tracer.verification import catalogue, scenarios
 from tracer.verification.behind import Behind
 from tracer.verification.case import Case
@@ -59,8 +61,9 @@ class Examined:
     plain_seconds: float
 
 
-def examine(live: Live, places: Places, kind: str, wanted: Examination) -> Examined:
-    """Return every finding about ``live``; ``kind`` names the kernel it runs on.
+def examine(live: Live, kind: str, wanted: Examination, overlay: Mapping[str, SourceFile] | None = None) -> Examined:
+    """Return every finding about ``live``; ``kind`` names the kernel it runs on; ``overlay`` has sources that stand in
+    for files, by their paths.
 
     Raises InputError, before anything runs, where that would take more memory than there is.
     """
@@ -79,7 +82,7 @@ def examine(live: Live, places: Places, kind: str, wanted: Examination) -> Exami
     # The judges' products are small, and come between those of the model, whose own calls and their repetitions all run
     # inside, so that they run alike.
     with one_thread_a_product(), Behind() as behind:
-        work = _Work(live, places, kind, wanted, behind, total=_total(made, wanted))
+        work = _Work(live, kind, wanted, overlay or {}, behind, total=_total(made, wanted))
         for scenario in made:
             work.run(scenario)
     return Examined(
@@ -100,11 +103,12 @@ def _total(made: Sequence[Scenario], wanted: Examination) -> int:
 @dataclass
 class _Work:
     live: Live
-    places: Places
     kind: str
     wanted: Examination
+    overlay: Mapping[str, SourceFile]
     behind: Behind
     total: int
+    places: dict[int, Places] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
     plain: runs.PlainRun = field(default_factory=runs.PlainRun)
@@ -229,9 +233,17 @@ class _Work:
             every_head=self.wanted.heads,
             seen=record,
             probed=probed,
-            places=self.places,
+            places=self._places_of(record.layer),
             thorough=self.wanted.thorough,
         )
+
+    def _places_of(self, layer: int) -> Places:
+        """Return the places in the code that a layer runs; layers of the same functions share them."""
+        if layer not in self.places:
+            found = roles(self.live, layer)
+            shared = (places for places in self.places.values() if places.roles == found)
+            self.places[layer] = next(shared, None) or Places(found, self.overlay)
+        return self.places[layer]
 
     def _keep(self, found: Sequence[Finding]) -> None:
         """Keep findings; where a layer's call does not repeat, nothing that rests on repetition can have failed."""

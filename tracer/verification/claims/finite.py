@@ -83,6 +83,8 @@ def spoiled(seen: AttentionSeen, step: Step, padding: bool) -> Spoiled | None:
     rows = np.ones_like(step.rows) if padding or seen.layer == 0 else step.rows
     if seen.hidden[rows].nonfinite():
         return Spoiled(seen.layer, {}, _tokens(seen, step, rows) if seen.layer == 0 else ())
+    if seen.hidden.nonfinite() and seen.output[step.rows].nonfinite():  # padding is multiplied by 0, and 0 · NaN is NaN
+        return Spoiled(seen.layer, {})
     return Spoiled(seen.layer, {}, kept=True) if _kept(seen, step) else None
 
 

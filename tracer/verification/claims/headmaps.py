@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracer.arrays import Floats
+from tracer.arrays import Floats, equal_bits
 from tracer.names import spans
 from tracer.records import Site, Status
 from tracer.verification.case import Case
@@ -89,7 +89,7 @@ def _values(case: Case) -> _Values | None:
         length, kv_heads = case.step.ids.shape[1], interface.value.shape[1]
         new = np.swapaxes(interface.value.bits[:, :, -length:], 1, 2)
         gave = call.gave.bits.reshape(*case.step.ids.shape, -1, case.facts.head_dim)
-        if gave.shape[2] == kv_heads and np.array_equal(gave[case.rows], new[case.rows]):
+        if gave.shape[2] == kv_heads and equal_bits(gave[case.rows], new[case.rows]):
             nothing = np.zeros((0, kv_heads, 1))
             return _Values(nothing, nothing, np.zeros((0, kv_heads), dtype=np.bool_))
     made, arrived = case.made("v", case.counted), case.arrived("v", case.counted)
@@ -112,6 +112,7 @@ def _changed(case: Case, values: _Values) -> Finding:
         expected=say("heads_values_expected"),
         reason=which(case, values.bad),
         site=case.places.site("interface.value"),
+        more=None if mixed else {"cause": "values_changed"},
     )
 
 
@@ -123,7 +124,7 @@ def layout(case: Case) -> Finding:
     output, given = case.interface.output, call.given
     if case.facts.heads == 1:
         return untested(case, "heads.layout", expected=wanted, reason=say("heads_single"))
-    same = given.bits.size == output.bits.size and np.array_equal(given.bits.reshape(-1), output.bits.reshape(-1))
+    same = given.bits.size == output.bits.size and equal_bits(given.bits.reshape(-1), output.bits.reshape(-1))
     differ = 0 if same else _differing(output.float64(), given.float64())
     measured = say("layout_same") if same else say("layout_differs", count=differ, total=output.bits.size)
     return finding(

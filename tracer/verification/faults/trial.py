@@ -13,12 +13,10 @@ from typing import Any
 from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.checkpoint.open import open_checkpoint
 from tracer.engines.transformers.live import FromCheckpoint
-from tracer.engines.transformers.roles import roles
 from tracer.kernels.choose import choose
 from tracer.records import Check, Site, Status
 from tracer.verification.faults.plant import Planted, changed_kernel, planted
 from tracer.verification.faults.records import Fault
-from tracer.verification.places import Places
 from tracer.verification.records import Finding
 from tracer.verification.run import Examination, examine
 
@@ -64,7 +62,7 @@ def _findings(fault: Fault, opened: Checkpoint, ids: tuple[int, ...]) -> tuple[t
     wanted = Examination(layers, tuple(range(settings.heads)), ids, pad=0, only=scenarios)
     with planted(fault) as changed:
         live = FromCheckpoint(opened, max(layers), kernel, fault.dtype)
-        result = examine(live, Places(roles(live), changed.files), kernel.kind, wanted)
+        result = examine(live, kernel.kind, wanted, changed.files)
     return result.findings, _Place(fault, changed)
 
 
