@@ -244,6 +244,14 @@ def test_tiled_heads_are_named_and_not_the_large_scores_that_they_break_too() ->
     assert "subtract each row's maximum" not in text
 
 
+def test_the_page_too_says_what_follows_from_what_it_tells() -> None:
+    found = tracer.verify(put(live_model(), Tiled), tokens=IDS)
+    shown = " ".join(str(found).split())
+    assert "These fail too, most likely because of the above: softmax.large, causal.large, kernel.output" in shown
+    one = tracer.verify(put(live_model(), attentions.WrongValues), tokens=IDS, layers=(0,), scenarios=("plain",))
+    assert "These fail too" not in str(one)
+
+
 def test_a_soft_cap_is_no_matter_of_large_scores() -> None:
     def capped(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **given: Any) -> Any:
         k, v = (qwen3.repeat_kv(x, module.num_key_value_groups) for x in (key, value))

@@ -28,7 +28,7 @@ from tracer.records import Check, Status
 from tracer.texts import Spoken
 from tracer.verification.catalogue import CHECKS
 from tracer.verification.records import Outcome, Verification
-from tracer.verification.review import causes, heads_told, ids_told, layers_told, untested, where
+from tracer.verification.review import causes, heads_told, ids_told, layers_told, left_over, untested, where
 from tracer.verification.verdict import advice, denial
 
 _LONG = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
@@ -147,7 +147,8 @@ def _told(say: _Say, found: Verification) -> Section:
 def _failed(say: _Say, found: Verification) -> list[Section]:
     """Return the failures that are told in full, each with its place."""
     blocks: list[Block] = []
-    for outcome, also in causes(found):
+    told = causes(found)
+    for outcome, also in told:
         check = outcome.check
         rows = [("measured", check.measured), ("expected", check.expected), ("because", check.reason)]
         details = [(say(f"row_{name}").strip(" :："), line(say.of(text))) for name, text in rows]
@@ -160,6 +161,9 @@ def _failed(say: _Say, found: Verification) -> list[Section]:
         blocks.append(Verdicts((Verdict(role, mark, claim, tuple(details), change),)))
         if check.site is not None:
             blocks.append(excerpt([Pointed(check.site, "")]))
+    rest = left_over(found, told)
+    if rest:
+        blocks.append(Prose(line(say("review_more", ids=", ".join(rest)))))
     return [Section("failures", "", line(say("page_failures")), tuple(blocks))] if blocks else []
 
 

@@ -32,13 +32,17 @@ def review(found: Verification, language: str = DEFAULT_LANGUAGE) -> str:
         parts.append(say("review_order"))
     for number, (outcome, also) in enumerate(told_in_full[:_MOST], 1):
         parts.append(_one(number, outcome, also, found, language))
-    shown = told_in_full[:_MOST]
-    told = {outcome.check.id for outcome, _ in shown} | {id for _, also in shown for id in also}
-    rest = [id for id in dict.fromkeys(outcome.check.id for outcome in found.failures) if id not in told]
+    rest = left_over(found, told_in_full[:_MOST])
     if rest:
         parts.append(say("review_more", ids=", ".join(rest)))
     parts += [f"! {warning.text(language)}" for warning in found.warnings]
     return "\n\n".join(parts) + "\n"
+
+
+def left_over(found: Verification, told: Sequence[tuple[Outcome, list[str]]]) -> list[str]:
+    """Return the checks that failed beside those ``told`` (see causes): most likely because of them."""
+    ids = {outcome.check.id for outcome, _ in told} | {id for _, also in told for id in also}
+    return [id for id in dict.fromkeys(outcome.check.id for outcome in found.failures) if id not in ids]
 
 
 _SEEN = ("interface", "weights", "projection", "norm", "rope", "reference", "layout", "cache")
