@@ -27,6 +27,7 @@ from tests.benchmarks.peers.processes import Limits, Ran, run
 from tracer import data, memory
 
 BASE = "hooks by hand"
+OWN, STOPPED = "trace (this tool)", "nnsight, `.source` and stop"
 LAYERS = ("first", "middle")
 LONG = 4096  # from here on fewer rounds and repeats: a forward pass takes minutes
 # How far numbers may lie from the base's: both are of 16 bits, or of two kernels.
@@ -148,6 +149,17 @@ def table(found: dict[str, Result], contestants: Sequence[Contestant]) -> str:
     return "\n".join(lines)
 
 
+def beside(found: dict[str, Result], own: str, other: str) -> str:
+    """Return how ``own`` compares with ``other``, in a line; "" where one of them did not come to an end."""
+    mine, theirs = found.get(own), found.get(other)
+    if mine is None or theirs is None or not (mine.inside and theirs.inside):
+        return ""
+    whole = statistics.median(a / b for a, b in zip(mine.seconds, theirs.seconds, strict=True))
+    inside = statistics.median(mine.inside) / statistics.median(theirs.inside)
+    peak = statistics.median(mine.peaks) / statistics.median(theirs.peaks)
+    return f"\nBeside {other}: whole process {whole:.2f} ×, in-process {inside:.2f} ×, peak memory {peak:.2f} ×."
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -190,7 +202,7 @@ def main() -> None:
                     over[layer],
                 )
                 over[layer] |= {name: tokens for name, result in found.items() if result.over}
-                print(table(found, contestants), flush=True)
+                print(table(found, contestants), beside(found, OWN, STOPPED), sep="\n", flush=True)
 
 
 if __name__ == "__main__":
