@@ -24,6 +24,7 @@ HELD_AS: dict[str, np.dtype[Any]] = {
     "I32": np.dtype("<i4"),
     "BOOL": np.dtype("?"),
 }
+NARROW = ("F16", "BF16")  # 11 bits of precision or fewer: beside their rounding, what float32 computes is exact
 # The distance from 1 to the next number, for each dtype a model may run in.
 SPACING = {"F64": 2.0**-52, "F32": 2.0**-23, "F16": 2.0**-10, "BF16": 2.0**-7}
 
@@ -72,12 +73,17 @@ class Array:
 
     def same_bits(self, other: "Array") -> bool:
         """Return whether both hold the same dtype, shape and bits (NaN equals the same NaN; 0.0 differs from -0.0)."""
-        if self.dtype != other.dtype or self.shape != other.shape:
-            return False
-        return self.bits.tobytes() == other.bits.tobytes()
+        return self.dtype == other.dtype and self.shape == other.shape and equal_bits(self.bits, other.bits)
 
 
 def equal_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
     """Return whether two arrays of one dtype have the same shape and bits: NaN equals the same NaN."""
     first, second = (np.ascontiguousarray(x).view(f"u{a.itemsize}") for x in (a, b))
     return np.array_equal(first, second)
+
+
+def taken(vectors: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """Return these rows, as they are where they follow one another: of a long prompt that is much to copy."""
+    if rows.size and (np.diff(rows) == 1).all():
+        return vectors[rows[0] : rows[-1] + 1]
+    return vectors[rows]

@@ -159,7 +159,7 @@ def test_only_functions_that_run_have_a_role(implementation: str, there: set[str
     from tracer.engines.transformers.roles import roles
 
     of_function = {"sdpa_forward", "eager_forward", "flash_forward", "flash_utils", "flash_kwargs", "repeat_kv"}
-    found = roles(Live(live_model(implementation)))
+    found = roles(Live(live_model(implementation)), 0)
     assert set(found) & of_function == there
     assert "attention_forward" in found
 
@@ -172,7 +172,7 @@ def test_a_forward_that_calls_the_eager_function_itself_has_its_role() -> None:
         def forward(self, *given: Any, **named: Any) -> Any:
             return eager_attention_forward(self, *given, **named)
 
-    assert "eager_forward" in roles(Live(put(live_model("sdpa"), Calls)))
+    assert "eager_forward" in roles(Live(put(live_model("sdpa"), Calls)), 0)
 
 
 eager_attention_forward = qwen3.eager_attention_forward

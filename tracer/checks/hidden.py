@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tracer.arrays import Array, Floats
+from tracer.arrays import Array, Floats, taken
 from tracer.checks.outcome import Figure, judged, outcome, overflow, say, untested
 from tracer.checks.subject import Subject
 from tracer.maths.attention import Head, seen_by
@@ -43,16 +43,9 @@ def next_share(head: Head) -> Floats:
     rows, keys = _next_keys(head.visibility)
     share = np.full(head.visibility.tq, np.nan)
     with np.errstate(invalid="ignore", over="ignore"):
-        score = head.scale * np.vecdot(_taken(head.q, rows), _taken(head.k, keys))
+        score = head.scale * np.vecdot(taken(head.q, rows), taken(head.k, keys))
         share[rows] = np.exp(score - np.logaddexp(head.lse[rows], score))
     return share
-
-
-def _taken(vectors: Floats, rows: Ints) -> Floats:
-    """Return these rows, as they are where they follow one another: of a long prompt that is much to copy."""
-    if rows.size and rows[-1] - rows[0] + 1 == rows.size and (np.diff(rows) == 1).all():
-        return vectors[rows[0] : rows[-1] + 1]
-    return vectors[rows]
 
 
 def _from_weights(subject: Subject, weights: Array) -> Check:

@@ -6,13 +6,10 @@ told: a wrong scale or flag must show as a difference. Must not know: checks, wo
 
 import numpy as np
 
-from tracer.arrays import Floats
+from tracer.arrays import NARROW, Floats
 from tracer.maths.attention import Head, head
 from tracer.maths.visibility import Visibility
 from tracer.records import LayerTrace
-
-# Numbers of these dtypes carry 11 bits or fewer: beside their rounding a float32 pass over a long prompt is exact.
-_NARROW = ("BF16", "F16")
 
 
 def reference(trace: LayerTrace, head_index: int) -> Head:
@@ -28,7 +25,7 @@ def reference(trace: LayerTrace, head_index: int) -> Head:
         v[:, kv].float64(),
         trace.model.head_dim**-0.5,
         visibility(trace),
-        single=q.dtype in _NARROW,
+        single=q.dtype in NARROW,
         around=_around(trace, head_index),
     )
 

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer.arrays import Array, Floats
+from tracer.arrays import Array, Floats, taken
 from tracer.checks.finite import because, through_hidden
 from tracer.checks.reach import Reach, hidden_from, reach
 from tracer.kernels.interfaces import FLASH
@@ -193,12 +193,11 @@ class Subject:
     @cached_property
     def numerics(self) -> Numerics:
         """flash-attention's criterion for this head's output, over the rows in ``sound``."""
-        rows, given, eager, expected = self.sound, self.output, self.eager, self.head.output
+        rows = self.sound
+        eager = None if self.eager is None else taken(self.eager, rows)
         known = np.isin(rows, self._eager_rows)
-        if rows.size < len(given):  # else there is nothing to leave out, and of a long prompt much to copy
-            given, expected = given[rows], expected[rows]
-            eager = None if eager is None else eager[rows]
-        given = self.reach.settled(given, expected, rows)
+        expected = taken(self.head.output, rows)
+        given = self.reach.settled(taken(self.output, rows), expected, rows)
         return numerics(given, eager, expected, self.dtype, known=known)
 
     @cached_property

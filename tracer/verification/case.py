@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer.arrays import SPACING, Array, Floats, equal_bits
+from tracer.arrays import NARROW, SPACING, Array, Floats, equal_bits
 from tracer.engines.transformers.observed import AttentionSeen, InterfaceCall, ModuleCall
 from tracer.kernels.interfaces import FLASH
 from tracer.maths.attention import Head, head
@@ -63,8 +63,8 @@ class Case:
         return SPACING[self.dtype] / 2
 
     @property
-    def norm_unit(self) -> float:
-        """The unit roundoff of what a norm gives: transformers computes it in float32, also where the run has more."""
+    def single_unit(self) -> float:
+        """The unit roundoff of norms and softmax: computed in float32 at best, whatever the run has."""
         return max(self.unit, 2.0**-24)
 
     @property
@@ -151,7 +151,7 @@ class Case:
         """Return the values of tokens ``at``: float64 for the sampled ones (None); for others float32, which is exact,
         where the run has 16 bits: its roundings are thousands of times as coarse, and there are many of them. Where
         squares would leave float32, float64 all the same."""
-        if at is None or self.dtype not in ("F16", "BF16"):
+        if at is None or self.dtype not in NARROW:
             return array.float64()
         return array.float32() if self.dtype == "F16" or _moderate(array.bits) else array.float64()
 
@@ -231,7 +231,7 @@ class Case:
     def loose(self, name: str) -> float:
         """Return how much farther vectors may lie from a reference that starts before what was seen of "q" or "k": a
         norm rounds twice, a projection as it sums."""
-        norm = 0.0 if self.norm_call(name) is not None else 2 * self.norm_unit
+        norm = 0.0 if self.norm_call(name) is not None else 2 * self.single_unit
         return norm if self.called(f"{name}_proj") is not None else norm + self.projected_within
 
     def normed(self, name: str, at: At | None = None) -> NDArray[Any] | None:

@@ -61,7 +61,7 @@ def _measure(case: Case, name: str) -> Acting | None:
         return None
     wanted = case.facts.norm_eps
     gap = abs(median(mean) - median(other)) / (max(median(mean), median(other)) + max(eps, wanted))
-    rounding = 8 * case.norm_unit * (size + (size + max(eps, wanted)) / gap)
+    rounding = 8 * case.single_unit * (size + (size + max(eps, wanted)) / gap)
     within = 0.05 * wanted + rounding
     return Acting(max(eps, 0.0), within, size, wanted) if eps > -within else None
 

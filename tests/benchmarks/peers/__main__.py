@@ -120,6 +120,14 @@ def unlike(delivered: dict[str, Any], base: dict[str, Any]) -> list[str]:
     return found
 
 
+def ratios(result: Result, base: Result) -> tuple[str, str, str]:
+    """Return whole process, in-process (– where one has none) and peak memory of a result against another's."""
+    whole = statistics.median(a / b for a, b in zip(result.seconds, base.seconds, strict=True))
+    pairs = ((result.inside, base.inside), (result.peaks, base.peaks))
+    others = (f"{statistics.median(a) / statistics.median(b):.2f} ×" if a and b else "–" for a, b in pairs)
+    return f"{whole:.2f} ×", *others
+
+
 def table(found: dict[str, Result], contestants: Sequence[Contestant]) -> str:
     """Return the Markdown table of one job."""
     base = found[BASE]
@@ -135,11 +143,7 @@ def table(found: dict[str, Result], contestants: Sequence[Contestant]) -> str:
         inside = f"{1000 * statistics.median(result.inside):.1f} ms" if result.inside else result.inside_fault
         ratio = peak = against = "–"  # where the base itself failed
         if not base.fault:
-            whole = statistics.median(a / b for a, b in zip(result.seconds, base.seconds, strict=True))
-            ratio = f"{whole:.2f} ×"
-            peak = f"{statistics.median(result.peaks) / statistics.median(base.peaks):.2f} ×"
-        if base.inside and result.inside:
-            against = f"{statistics.median(result.inside) / statistics.median(base.inside):.2f} ×"
+            ratio, against, peak = ratios(result, base)
         other = unlike(result.delivered, base.delivered)
         lacks = f"{each.lacks}; other numbers than {BASE}: {', '.join(other)}" if other else each.lacks
         lines.append(
@@ -152,12 +156,10 @@ def table(found: dict[str, Result], contestants: Sequence[Contestant]) -> str:
 def beside(found: dict[str, Result], own: str, other: str) -> str:
     """Return how ``own`` compares with ``other``, in a line; "" where one of them did not come to an end."""
     mine, theirs = found.get(own), found.get(other)
-    if mine is None or theirs is None or not (mine.inside and theirs.inside):
+    if mine is None or theirs is None or mine.fault or theirs.fault:
         return ""
-    whole = statistics.median(a / b for a, b in zip(mine.seconds, theirs.seconds, strict=True))
-    inside = statistics.median(mine.inside) / statistics.median(theirs.inside)
-    peak = statistics.median(mine.peaks) / statistics.median(theirs.peaks)
-    return f"\nBeside {other}: whole process {whole:.2f} ×, in-process {inside:.2f} ×, peak memory {peak:.2f} ×."
+    whole, inside, peak = ratios(mine, theirs)
+    return f"\nBeside {other}: whole process {whole}, in-process {inside}, peak memory {peak}."
 
 
 def main() -> None:

@@ -17,10 +17,10 @@ _UTILS = "transformers.modeling_flash_attention_utils"
 _EAGER, _TABLE = "eager_attention_forward", "ALL_ATTENTION_FUNCTIONS"
 
 
-def roles(live: "Live", layer: int | None = None) -> dict[str, FunctionType]:
-    """Return the live functions that make up the attention of ``layer`` (None: of the first one), by role, decorators
-    taken off; those that it does not run are left out."""
-    attention = live.attentions[min(live.attentions) if layer is None else layer]
+def roles(live: "Live", layer: int) -> dict[str, FunctionType]:
+    """Return the live functions that make up the attention of ``layer``, by role, decorators taken off; those that it
+    does not run are left out."""
+    attention = live.attentions[layer]
     rotary = original(getattr(live.base, "rotary_emb", None))
     norm = original(getattr(attention, "q_norm", None))
     forward = _function(type(attention), "forward")

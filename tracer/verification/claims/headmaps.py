@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracer.arrays import Floats, equal_bits
+from tracer.arrays import NARROW, Floats, equal_bits
 from tracer.names import spans
 from tracer.records import Site, Status
 from tracer.verification.case import Case
@@ -252,8 +252,7 @@ def _errors(case: Case) -> dict[int, Floats] | None:
     last = len(rows) - 1  # the first token sees only itself, whichever head it reads
     rows = rows[np.unique(np.linspace(min(1, last), last, min(_KEY_ROWS, len(rows))).astype(np.int64))]
     hidden = ~case.visibility(0).at(rows)
-    # Weights of 16-bit runs lie thousands of float32's roundings apart where they differ at all.
-    number = np.float32 if case.dtype in ("F16", "BF16") else np.float64
+    number = np.float32 if case.dtype in NARROW else np.float64  # narrow weights differ by far more than float32 rounds
     queries, keys = (case.given["q"][0][:, rows] * case.scale).astype(number), case.given["k"][0].astype(number)
     every = keys.reshape(-1, keys.shape[-1]).T
     errors = {}

@@ -147,7 +147,7 @@ def _compare(case: Case, name: str) -> _Comparison | None:
         return None if normed is None else _unweighted(case, made, normed)
     if normed is None:
         return None if way is None else _arriving(case, name, made, way)
-    within = 4 * case.norm_unit + 1e-7 + case.loose(name)
+    within = 4 * case.single_unit + 1e-7 + case.loose(name)
     right = expected.rms_norm(made, weight, case.facts.norm_eps)
     off = distances(normed, right, case.grain)
     bad = off > within
@@ -166,7 +166,7 @@ def _compare(case: Case, name: str) -> _Comparison | None:
 
 def _unweighted(case: Case, made: NDArray[Any], normed: NDArray[Any]) -> _Comparison | None:
     """Judge a part that stands in the norm's place and has no weight: all that can be told is that it norms nothing."""
-    within = 4 * case.norm_unit + 1e-7
+    within = 4 * case.single_unit + 1e-7
     off = distances(normed, made, case.grain)
     unit = distance(made, expected.rms_norm(made, None, case.facts.norm_eps))
     if off.max(initial=0.0) > within or unit <= _APART * within:

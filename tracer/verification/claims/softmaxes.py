@@ -163,7 +163,7 @@ def _sums(case: Case, row: int, index: int) -> Finding | None:
     totals = totals[counts]
     off = np.abs(np.nan_to_num(totals, nan=np.inf) - 1)
     worst = int(off.argmax())
-    within = _SPACINGS * 2 * max(case.unit, 2.0**-24)  # a softmax is computed in float32, whatever the dtype
+    within = _SPACINGS * 2 * case.single_unit
     return finding(
         case,
         "softmax.rows",
