@@ -206,6 +206,21 @@ def test_nothing_is_different_after_an_error_either() -> None:
     assert tracer.verify(model, tokens=IDS, layers=(0,)).exit_code == 0
 
 
+def test_what_the_models_code_raises_is_told_with_its_scenario() -> None:
+    class Alone(attentions.Direct):
+        def forward(self, hidden_states: Any, *given: Any, **named: Any) -> Any:
+            if hidden_states.shape[0] > 1:
+                raise RuntimeError("one sequence at a time")
+            return super().forward(hidden_states, *given, **named)
+
+    with pytest.raises(RuntimeError, match="one sequence at a time") as error:
+        verified(put(live_model(), Alone))
+    assert error.value.__notes__ == [
+        "raised while tracer ran the model in the scenario 'padded': left and right padding. Name others as "
+        "scenarios= to leave it out."
+    ]
+
+
 def test_another_thread_may_run_the_same_model_meanwhile() -> None:
     model, stop = live_model(), threading.Event()
     wanted = model(torch.tensor([IDS])).logits

@@ -5,7 +5,8 @@ Must not know: command lines, checkpoints, how results are shown.
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from tracer.engines.transformers.roles import roles
 from tracer.engines.transformers.seeing import seen
 from tracer.maths.threads import one_thread_a_product
 from tracer.source.files import SourceFile
+from tracer.texts import message
 from tracer.verification import catalogue, scenarios
 from tracer.verification.behind import Behind
 from tracer.verification.case import Case
@@ -130,9 +132,11 @@ class _Work:
                 held = 0 if cache is None else self.live.held(cache, call.layer)
                 self._judge(call, replace(scenario, id=step.name or scenario.id), number, step, rows, held)
 
-            self._forward(step, judge, cache)
+            with _named(step.name or scenario.id):
+                self._forward(step, judge, cache)
         if scenario.id == "plain":
-            self._changed(scenario)
+            with _named("plain"):
+                self._changed(scenario)
 
     def _forward(
         self,
@@ -281,6 +285,18 @@ class _Work:
         self._done += passes
         if self.wanted.progress is not None:
             self.wanted.progress(self._done, self.total)
+
+
+@contextmanager
+def _named(scenario: str) -> Iterator[None]:
+    """Note on what the model's own code raises in which scenario that was: the code may be right in all others."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(
+            message("verify.raised_in", scenario=scenario, which=message(f"verify.scenario_{scenario}")).text()
+        )
+        raise
 
 
 def _drops(record: AttentionSeen) -> bool:

@@ -6,6 +6,7 @@ Must not know: what it does.
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -64,12 +65,18 @@ def run(command: Sequence[str], limits: Limits = Limits()) -> Ran:
     if watch.over:
         return Ran(seconds, peak, None, watch.over, complaint, processor, over=True)
     if process.returncode != 0:
-        lines = complaint.strip().splitlines()
-        fault = lines[-1][:200] if lines else f"exit code {process.returncode}"
+        fault = _raised(complaint) or f"exit code {process.returncode}"
         return Ran(seconds, peak, None, fault, complaint, processor)
     lines = written.strip().splitlines()
     report = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
     return Ran(seconds, peak, report, "", complaint, processor)
+
+
+def _raised(complaint: str) -> str:
+    """Return the line of a traceback that names the exception, after which notes may come; else the last line."""
+    lines = complaint.strip().splitlines()
+    named = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(:|$)", line)]
+    return (named or lines or [""])[-1][:200]
 
 
 @dataclass
