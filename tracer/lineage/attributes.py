@@ -11,7 +11,7 @@ import libcst as cst
 from tracer.lineage import operations
 from tracer.lineage.demand import Demand, Edge, End, EndKind, Kind, Source, because, say
 from tracer.lineage.flow import AttributeSet, Definition, Key
-from tracer.lineage.program import Class, Function
+from tracer.lineage.parts import Class, Function
 
 if TYPE_CHECKING:
     from tracer.lineage.slicer import Slicer

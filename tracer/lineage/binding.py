@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from tracer.lineage.flow import ANY, Key
-from tracer.lineage.program import Function
+from tracer.lineage.parts import Function
 
 
 @dataclass(frozen=True)

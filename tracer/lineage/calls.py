@@ -13,7 +13,7 @@ import libcst as cst
 from tracer.lineage import binding, operations
 from tracer.lineage.demand import Demand, Edge, End, EndKind, Kind, say
 from tracer.lineage.flow import Key
-from tracer.lineage.program import Class, Function
+from tracer.lineage.parts import Class, Function
 from tracer.texts import Message
 
 if TYPE_CHECKING:

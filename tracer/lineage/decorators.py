@@ -12,7 +12,7 @@ import libcst as cst
 from tracer.lineage import operations
 from tracer.lineage.demand import Demand, EndKind, say
 from tracer.lineage.flow import Way
-from tracer.lineage.program import Function
+from tracer.lineage.parts import Function
 from tracer.texts import Message
 
 if TYPE_CHECKING:

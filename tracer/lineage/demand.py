@@ -13,7 +13,8 @@ from tracer.lineage.flow import Key, Test
 from tracer.texts import Message, message
 
 if TYPE_CHECKING:
-    from tracer.lineage.program import Class, Function, Module
+    from tracer.lineage.module import Module
+    from tracer.lineage.parts import Class, Function
 
 
 @dataclass(frozen=True)

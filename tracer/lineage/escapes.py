@@ -13,7 +13,8 @@ from tracer.lineage import operations
 from tracer.lineage.binding import fill
 from tracer.lineage.demand import Demand, say
 from tracer.lineage.flow import Definition, Flow, Key, Way, literal_key
-from tracer.lineage.program import Function, Module
+from tracer.lineage.module import Module
+from tracer.lineage.parts import Function
 from tracer.texts import Message
 
 if TYPE_CHECKING:

@@ -26,7 +26,8 @@ from tracer.lineage.demand import (
     say,
 )
 from tracer.lineage.flow import ANY, Definition, Key, Test, Way
-from tracer.lineage.program import Builtin, Class, Function, Imported, Meaning, Module
+from tracer.lineage.module import Module
+from tracer.lineage.parts import Builtin, Class, Function, Imported, Meaning
 
 if TYPE_CHECKING:
     from tracer.lineage.slicer import Slicer

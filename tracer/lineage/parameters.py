@@ -10,7 +10,7 @@ import libcst as cst
 
 from tracer.lineage import binding, operations
 from tracer.lineage.demand import ASSUMED, DECLARED, Demand, Edge, End, EndKind, Frame, Kind, Source, as_declared, say
-from tracer.lineage.program import Function
+from tracer.lineage.parts import Function
 from tracer.texts import Message
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from tracer.lineage import operations
 from tracer.lineage.calls import Callee
 from tracer.lineage.demand import ASSUMED, Demand, Edge, End, EndKind, Frame, Kind, Source, because, part, say
 from tracer.lineage.flow import literal_key
-from tracer.lineage.program import Builtin, Imported
+from tracer.lineage.parts import Builtin, Imported
 
 if TYPE_CHECKING:
     from tracer.lineage.slicer import Slicer

@@ -13,7 +13,8 @@ import libcst as cst
 from tracer.lineage import operations
 from tracer.lineage.demand import ASSUMED, Demand, Edge, EndKind, Kind, say
 from tracer.lineage.flow import Flow, Key, Test, literal_key
-from tracer.lineage.program import Class, Function, Module
+from tracer.lineage.module import Module
+from tracer.lineage.parts import Class, Function
 
 if TYPE_CHECKING:
     from tracer.lineage.slicer import Slicer

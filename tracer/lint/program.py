@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+from tracer.lint import walk
 from tracer.lint.facts import At, Binding, Class, Module, Scope
 from tracer.lint.gather import Read
 from tracer.lint.reach import reaching
@@ -57,7 +58,7 @@ class Program:
         """Return the Module of a file that was parsed; None where its tree is too deep to be gone through."""
         if read not in self._modules:
             try:
-                self._modules[read] = Module(read, tree) if tree is not None else None
+                self._modules[read] = walk.module(read, tree) if tree is not None else None
             except RecursionError as error:
                 self.skipped.append(Skipped(read.name, message("lint.too_deep", detail=type(error).__name__)))
                 self._modules[read] = None
