@@ -8,14 +8,15 @@ import ast
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tracer.lint import grid as matrices
 from tracer.lint import names
 from tracer.lint.explicit import Mask, Scores
+from tracer.lint.grid import AHEAD, Grid, Hides, Index, Known
 from tracer.lint.resolve import Resolver
 from tracer.lint.values import Root, Value
 
-AHEAD = range(-4, 5)  # distances key - query that are looked at
 _HIDDEN = -1e3  # what is added to a score to hide it is at most this
 _DEEPEST = 24
 _SAME = frozenset((
@@ -46,51 +47,6 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Grid:
-    """A matrix whose entries depend on key - query alone: one for each of ``AHEAD``, None where not known."""
-
-    entries: tuple[float | None, ...]
-    boolean: bool = False
-
-    @staticmethod
-    def of(at: Callable[[int], float | None], boolean: bool = False) -> "Grid":
-        """Return the grid with ``at(distance)`` in each place."""
-        return Grid(tuple(at(distance) for distance in AHEAD), boolean)
-
-    def at(self, distance: int) -> float | None:
-        """Return the entry at a distance."""
-        return self.entries[distance - AHEAD.start]
-
-
-@dataclass(frozen=True)
-class Index:
-    """The numbers 0, 1, 2, … along the queries ("row"), the keys ("column"), or an axis not yet fixed (""), shifted."""
-
-    axis: str
-    shift: float = 0.0
-
-
-Known = float | Grid | Index | None
-Hides = tuple[bool | None, ...]  # for each of AHEAD
-
-
-def verdict(hides: Hides) -> str | None:
-    """Return what a mask does: ``causal``, ``nothing`` hidden, a fault (``reversed``, ``itself``, ``ahead``: it lets
-    some keys ahead be seen), or None where that is not known."""
-    by = dict(zip(AHEAD, hides, strict=True))
-    future, past = [by[d] for d in AHEAD if d > 0], [by[d] for d in AHEAD if d < 0]
-    if all(each is True for each in past) and not all(each is True for each in future):
-        return "reversed"
-    if all(each is True for each in future):
-        return "itself" if by[0] is True and not all(each is True for each in past) else "causal"
-    if None in hides:
-        return None
-    if not any(hides):
-        return "nothing"
-    return "ahead" if by[1] is False and by[AHEAD[-1]] is True and by[0] is False else None
-
-
 class Triangles:
     """The masks of one program."""
 
@@ -102,7 +58,7 @@ class Triangles:
     def of_scores(self, scores: Scores) -> Hides:
         """Return what all masks together hide of one way the scores came about."""
         every = [self.of_mask(mask) for mask in scores.masks]
-        return tuple(_or([hides[n] for hides in every]) for n in range(len(AHEAD)))
+        return tuple(matrices.either([hides[n] for hides in every]) for n in range(len(AHEAD)))
 
     def of_mask(self, mask: Mask) -> Hides:
         """Return what one mask hides."""
@@ -167,16 +123,16 @@ class Triangles:
             case ast.Constant(value=str()):
                 return _infinity(node)  # float("-inf"), looked through
             case ast.UnaryOp(op=ast.USub()):
-                return _each(operator.neg, self._value(value.of(node.operand)))
+                return matrices.each_entry(operator.neg, self._value(value.of(node.operand)))
             case ast.UnaryOp(op=ast.Invert()):
-                return _invert(self._value(value.of(node.operand)))
+                return matrices.inverted(self._value(value.of(node.operand)))
             case ast.BinOp():
-                return _pair(
+                return matrices.paired(
                     _BINARY.get(type(node.op)), self._value(value.of(node.left)), self._value(value.of(node.right))
                 )
             case ast.Compare(ops=[compared], comparators=[right]):
                 function = _COMPARED.get(type(compared))
-                return _compare(function, self._value(value.of(node.left)), self._value(value.of(right)))
+                return matrices.compared(function, self._value(value.of(node.left)), self._value(value.of(right)))
             case ast.Attribute():
                 return self._attribute(value, node)
             case ast.Subscript():
@@ -190,7 +146,7 @@ class Triangles:
             return math.inf
         if node.attr in ("min", "max") and isinstance(node.value, ast.Call) and names.last(node.value.func) == "finfo":
             return -3e38 if node.attr == "min" else 3e38
-        return _turned(self._value(value.of(node.value))) if node.attr in ("T", "mT") else None
+        return matrices.turned(self._value(value.of(node.value))) if node.attr in ("T", "mT") else None
 
     def _subscript(self, value: Value, node: ast.Subscript) -> Known:
         inner = self._value(value.of(node.value))
@@ -245,26 +201,26 @@ class Triangles:
         if called == "bool" or (
             called in ("to", "type", "astype") and "bool" in ast.unparse(node).rsplit(called, 1)[-1]
         ):
-            return _truths(first)
+            return matrices.truths(first)
         if called in ("logical_not", "bitwise_not"):
-            return _invert(first)
+            return matrices.inverted(first)
         if called in ("unsqueeze", "view", "reshape") and isinstance(first, Index):
             return _placed(first, called, node)
         if called in _SAME:
             return replace(first, boolean=False) if isinstance(first, Grid) and _retyped(called, node) else first
         if called in ("t", "transpose", "swapaxes"):
             last_two = called == "t" or {ast.unparse(a) for a in operands[1:3]} in ({"-1", "-2"}, {"0", "1"})
-            return _turned(first) if last_two else None
+            return matrices.turned(first) if last_two else None
         if called == "masked_fill" and len(operands) == 3:
-            return _where(self._value(value.of(operands[1])), self._value(value.of(operands[2])), first)
+            return matrices.where(self._value(value.of(operands[1])), self._value(value.of(operands[2])), first)
         if called == "where" and len(operands) == 3:
-            return _where(first, self._value(value.of(operands[1])), self._value(value.of(operands[2])))
+            return matrices.where(first, self._value(value.of(operands[1])), self._value(value.of(operands[2])))
         if called == "log":
-            return _each(lambda x: -math.inf if x == 0 else math.log(x), first)
-        if called in (*_NAMED, *_COMPARISONS) and len(operands) == 2:
-            second = self._value(value.of(operands[1]))
-            compared = called in _COMPARISONS
-            return _compare(_COMPARISONS[called], first, second) if compared else _pair(_NAMED[called], first, second)
+            return matrices.each_entry(lambda x: -math.inf if x == 0 else math.log(x), first)
+        if called in _COMPARISONS and len(operands) == 2:
+            return matrices.compared(_COMPARISONS[called], first, self._value(value.of(operands[1])))
+        if called in _NAMED and len(operands) == 2:
+            return matrices.paired(_NAMED[called], first, self._value(value.of(operands[1])))
         return None
 
     def _cut(self, value: Value, node: ast.Call, called: str, operands: list[ast.expr], first: Known) -> Known:
@@ -277,101 +233,6 @@ class Triangles:
             return None
         keep = operator.ge if called == "triu" else operator.le
         return Grid.of(lambda d: grid.at(d) if keep(d, diagonal) else 0.0, grid.boolean)
-
-
-def _or(hidden: list[bool | None]) -> bool | None:
-    if True in hidden:
-        return True
-    return None if None in hidden else False
-
-
-def _truths(known: Known) -> Known:
-    made = _each(lambda x: float(bool(x)), known)
-    return replace(made, boolean=True) if isinstance(made, Grid) else None
-
-
-def _each(function: Callable[[float], float], known: Known) -> Known:
-    if isinstance(known, float):
-        return function(known)
-    if isinstance(known, Grid):
-        return Grid(tuple(None if each is None else function(each) for each in known.entries), known.boolean)
-    return None
-
-
-def _invert(known: Known) -> Known:
-    """``~mask``, of a mask of truth values."""
-    return _each(lambda x: float(not x), known) if isinstance(known, Grid) else None
-
-
-def _pair(function: Callable[[float, float], float] | None, one: Known, other: Known) -> Known:
-    if function is None or one is None or other is None:
-        return None
-    if isinstance(one, float) and isinstance(other, float):
-        return _finite(function, one, other)
-    if isinstance(one, Index) and isinstance(other, float) and function in (operator.add, operator.sub):
-        return replace(one, shift=function(one.shift, other))
-    if isinstance(one, Index) or isinstance(other, Index):
-        return _between(function, one, other)
-    boolean = all(isinstance(each, float) or each.boolean for each in (one, other)) and function in (min, max)
-    return Grid.of(lambda d: _finite(function, _at(one, d), _at(other, d)), boolean)
-
-
-def _between(function: Callable[[float, float], float], one: Known, other: Known) -> Known:
-    """``j[None, :] - i[:, None]``: the distance itself."""
-    if function is not operator.sub or not (isinstance(one, Index) and isinstance(other, Index)):
-        return None
-    axes = (one.axis or "column", other.axis or "column")
-    shift = one.shift - other.shift
-    if axes == ("column", "row"):
-        return Grid.of(lambda d: d + shift)
-    return Grid.of(lambda d: shift - d) if axes == ("row", "column") else None
-
-
-def _compare(function: Callable[[float, float], bool] | None, one: Known, other: Known) -> Known:
-    if function is None or one is None or other is None:
-        return None
-    if isinstance(one, Index) and isinstance(other, Index):
-        distance = _between(operator.sub, one, other)
-        return _compare(function, distance, 0.0)
-    if isinstance(one, Index) or isinstance(other, Index) or (isinstance(one, float) and isinstance(other, float)):
-        return None
-
-    def at(distance: int) -> float | None:
-        left, right = _at(one, distance), _at(other, distance)
-        return None if left is None or right is None else float(function(left, right))
-
-    return Grid.of(at, boolean=True)
-
-
-def _at(known: Known, distance: int) -> float | None:
-    return known.at(distance) if isinstance(known, Grid) else known if isinstance(known, float) else None
-
-
-def _finite(function: Callable[[float, float], float], one: float | None, other: float | None) -> float | None:
-    if one is None or other is None:
-        if function is min and 0.0 in (one, other):
-            return 0.0
-        return 1.0 if function is max and 1.0 in (one, other) else None
-    try:
-        made = float(function(one, other))
-    except (ZeroDivisionError, OverflowError):
-        return None
-    return None if math.isnan(made) else made
-
-
-def _where(condition: Known, first: Known, second: Known) -> Known:
-    if not isinstance(condition, Grid) or first is None or second is None:
-        return None
-
-    def at(distance: int) -> float | None:
-        held = condition.at(distance)
-        return None if held is None else _at(first if held else second, distance)
-
-    return Grid.of(at, isinstance(first, Grid) and first.boolean and isinstance(second, Grid) and second.boolean)
-
-
-def _turned(known: Known) -> Known:
-    return Grid(tuple(reversed(known.entries)), known.boolean) if isinstance(known, Grid) else None
 
 
 def _placed(index: Index, called: str, node: ast.Call) -> Known:

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from tracer.lint import axes, names
 from tracer.lint.algebra import HEAD_DIM, PER_HEAD, Algebra
 from tracer.lint.explicit import Explicit, Scores
+from tracer.lint.grid import verdict
 from tracer.lint.judge import RIGHT_POWER, Applied, Flag, Judge
 from tracer.lint.places import hops, place
 from tracer.lint.records import Causal, CausalStatus, Kernel, KernelStatus, Scale, ScaleStatus
 from tracer.lint.resolve import Resolver
 from tracer.lint.rules.subject import Subject
-from tracer.lint.triangle import Triangles, verdict
+from tracer.lint.triangle import Triangles
 from tracer.lint.unlisted import Unlisted
 from tracer.lint.values import Value
 from tracer.texts import Message, message

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from tracer.lint import names
 from tracer.lint.explicit import Scores
+from tracer.lint.grid import Hides, verdict
 from tracer.lint.rules.subject import Fault, Subject, qwen3
-from tracer.lint.triangle import Hides, verdict
 from tracer.lint.values import RootKind, Value
 
 

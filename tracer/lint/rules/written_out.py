@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from tracer.lint import axes, names
 from tracer.lint.explicit import Mask
+from tracer.lint.grid import verdict
 from tracer.lint.rules.arguments import always_on
 from tracer.lint.rules.subject import Fault, Subject, qwen3
-from tracer.lint.triangle import verdict
 from tracer.lint.values import RootKind, Value
 
 _LARGEST_HALF = 65504.0
