@@ -16,7 +16,7 @@ from tracer.records import Site
 from tracer.source.text import Text
 
 _MOST_LINES = 14
-_GAP = CodeLine(0, "⋮")
+GAP = CodeLine(0, "⋮")  # lines that are left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,11 @@ def excerpt(pointed: Sequence[Pointed], above: int = 0) -> Excerpt:
     first = pointed[0].site
     text = _text(first.file, first.sha256)
     rows = _from_file(text, pointed, above) if text is not None else _from_code(pointed)
-    return Excerpt(_heading(first), _dedented(rows))
+    return Excerpt(heading(first), dedented(rows))
 
 
-def _heading(site: Site) -> Line:
+def heading(site: Site) -> Line:
+    """Return the place and its scope."""
     return line(place(site), *muted(f"  {site.scope}"))
 
 
@@ -58,7 +59,7 @@ def _from_file(text: Text, pointed: Sequence[Pointed], above: int) -> list[CodeL
     rows: list[CodeLine] = []
     for number in wanted:
         if rows and rows[-1].number != number - 1:
-            rows.append(_GAP)
+            rows.append(GAP)
         (content,) = text.lines(number, number)
         rows.append(CodeLine(number, content, _marks(number, content, pointed)))
     return rows
@@ -99,7 +100,8 @@ def _inside(site: Site, other: Site) -> bool:
     return within and a != b
 
 
-def _dedented(rows: list[CodeLine]) -> tuple[CodeLine, ...]:
+def dedented(rows: list[CodeLine]) -> tuple[CodeLine, ...]:
+    """Return lines without the indent that all of them have, their marks moved along."""
     indents = [len(row.text) - len(row.text.lstrip()) for row in rows if row.number and row.text.strip()]
     cut = min(indents, default=0)
     return tuple(

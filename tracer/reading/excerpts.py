@@ -3,13 +3,12 @@
 Must not know: what is shown, or why.
 """
 
-from tracer.page.record import CodeLine, Excerpt, Line, Mark, line
-from tracer.page.wording import muted, place
+from tracer.page.excerpts import GAP, dedented, heading
+from tracer.page.record import CodeLine, Excerpt, Line, Mark
 from tracer.records import Site
 from tracer.source.text import Text
 
 _MOST = 12  # lines of one expression; a longer one is cut in the middle of its tail
-_GAP = CodeLine(0, "⋮")
 
 
 def around(site: Site, text: Text, label: str = "", before: int = 0, after: int = 0, note: Line = ()) -> Excerpt:
@@ -22,13 +21,8 @@ def around(site: Site, text: Text, label: str = "", before: int = 0, after: int 
         for number, content in enumerate(text.lines(first, end), first)
     ]
     if last < span.end_line:
-        rows.append(_GAP)
-    return Excerpt(heading(site), _dedented(_trimmed(rows)), note)
-
-
-def heading(site: Site) -> Line:
-    """Return the place and its scope."""
-    return line(place(site), *muted(f"  {site.scope}"))
+        rows.append(GAP)
+    return Excerpt(heading(site), dedented(_trimmed(rows)), note)
 
 
 def _marks(number: int, content: str, site: Site, label: str) -> tuple[Mark, ...]:
@@ -47,16 +41,3 @@ def _trimmed(rows: list[CodeLine]) -> list[CodeLine]:
     while rows and not rows[-1].text.strip():
         rows = rows[:-1]
     return rows
-
-
-def _dedented(rows: list[CodeLine]) -> tuple[CodeLine, ...]:
-    indents = [len(row.text) - len(row.text.lstrip()) for row in rows if row.number and row.text.strip()]
-    cut = min(indents, default=0)
-    return tuple(
-        CodeLine(
-            row.number,
-            row.text[cut:].rstrip() if row.number else row.text,
-            tuple(Mark(mark.start - cut, mark.end - cut, mark.label) for mark in row.marks),
-        )
-        for row in rows
-    )
