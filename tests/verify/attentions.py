@@ -137,7 +137,7 @@ def eager_clone(
 def put(model: Any, attention: type) -> Any:
     """Return ``model`` with every layer's attention replaced by ``attention`` of the same weights."""
     for index, layer in enumerate(model.model.layers):
-        new = attention(model.config, index).eval()
+        new = attention(model.config, index).eval().to(layer.self_attn.q_proj.weight.dtype)
         new.load_state_dict(layer.self_attn.state_dict())
         layer.self_attn = new
     return model

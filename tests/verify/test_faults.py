@@ -60,8 +60,8 @@ def test_the_readme_lists_the_faults_there_are_in_their_order_and_every_cell_of_
 
 def test_every_check_fails_on_some_fault() -> None:
     failing = {id for fault in FAULTS for caught in [caught_of(fault.id)] for id in (fault.catches, *caught.others)}
-    # judged where the attention function cannot be seen: test_live_models has a fault for it
-    assert set(CHECKS) - failing == {"weights.reference"}
+    # where the attention function cannot be seen, and where code raises: test_live_models has a fault for each
+    assert set(CHECKS) - failing == {"runs", "weights.reference"}
 
 
 def test_there_are_at_least_thirty_faults_each_told_in_every_language() -> None:

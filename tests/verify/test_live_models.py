@@ -1,8 +1,10 @@
 """tracer.verify and tracer.assert_attention on models as users have them: patched, subclassed, with functions of their
 own. Nothing of the model or of torch is different afterwards."""
 
+import contextlib
 import random
 import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
+from transformers.models.qwen3 import modeling_qwen3 as qwen3
 
 import tracer
 from tests.verify import attentions
@@ -206,19 +209,176 @@ def test_nothing_is_different_after_an_error_either() -> None:
     assert tracer.verify(model, tokens=IDS, layers=(0,)).exit_code == 0
 
 
-def test_what_the_models_code_raises_is_told_with_its_scenario() -> None:
-    class Alone(attentions.Direct):
-        def forward(self, hidden_states: Any, *given: Any, **named: Any) -> Any:
-            if hidden_states.shape[0] > 1:
-                raise RuntimeError("one sequence at a time")
-            return super().forward(hidden_states, *given, **named)
+class _Alone(attentions.Direct):
+    """An attention that was never meant to be given a batch."""
 
-    with pytest.raises(RuntimeError, match="one sequence at a time") as error:
-        verified(put(live_model(), Alone))
-    assert error.value.__notes__ == [
-        "raised while tracer ran the model in the scenario 'padded': left and right padding. Name others as "
-        "scenarios= to leave it out."
-    ]
+    def forward(self, hidden_states: Any, *given: Any, **named: Any) -> Any:
+        if hidden_states.shape[0] > 1:
+            raise RuntimeError("one sequence at a time")
+        return super().forward(hidden_states, *given, **named)
+
+
+class _Never(attentions.Direct):
+    def forward(self, *given: Any, **named: Any) -> Any:
+        raise RuntimeError("not written yet")
+
+
+def test_what_the_models_code_raises_in_one_scenario_is_a_failure_of_that_one() -> None:
+    found = verified(put(live_model(), _Alone))
+    assert failed(found) == {"runs"}
+    (told,) = found.failures
+    assert told.scenario == "padded"
+    assert told.check.measured.text() == "it raised RuntimeError: one sequence at a time"
+    assert told.check.site is not None
+    assert told.check.site.code == 'raise RuntimeError("one sequence at a time")'
+    others = {outcome.scenario for outcome in found.outcomes if outcome.check.status is Status.PASS}
+    assert others == {"plain", "packed", "chunk", "decode"}
+    missed = outcome(found, "kernel.output", "padded")
+    assert set(missed.untested) == {0, 1}
+    assert missed.why is not None
+    assert "ended with RuntimeError" in missed.why.text()
+
+
+def test_what_it_raises_in_the_plain_scenario_comes_through_with_a_note() -> None:
+    with pytest.raises(RuntimeError, match="not written yet") as error:
+        verified(put(live_model(), _Never))
+    assert error.value.__notes__ == ["raised while tracer ran the model in the scenario 'plain': plain prompt"]
+
+
+def test_a_layer_whose_attention_never_ran_is_not_told_as_right() -> None:
+    model = live_model()
+    model.model.layers[1].forward = lambda hidden_states, *given, **named: hidden_states  # an early exit
+    found = verified(model)
+    assert failed(found) == set()
+    assert not any(each.whole for each in found.outcomes)
+    output = outcome(found, "kernel.output")
+    assert output.untested == (1,)
+    assert output.why is not None
+    assert "never called" in output.why.text()
+    assert "never called" in complaint(model, layers=(0, 1), strict=True)
+
+
+def test_a_pass_that_goes_round_the_watched_call_is_not_told_as_right_either() -> None:
+    class Beside(attentions.Direct):
+        def __call__(self, *given: Any, **named: Any) -> Any:
+            alone = named["hidden_states"].shape[1] == 1
+            return self.forward(*given, **named) if alone else super().__call__(*given, **named)
+
+    found = verified(put(live_model(), Beside))
+    assert failed(found) == set()
+    assert {outcome.check.status for outcome in found.outcomes if outcome.scenario == "decode"} == {Status.NOT_TESTABLE}
+    assert status(found, "kernel.output", "chunk") is Status.PASS
+
+
+def test_a_model_that_keeps_all_layers_in_one_buffer_is_judged_by_what_each_had() -> None:
+    model = live_model("sdpa", num_hidden_layers=6)
+    layers = model.model.layers
+    own = [{name: one.detach().clone() for name, one in layer.named_parameters()} for layer in layers]
+    buffer = {name: one.detach().clone() for name, one in layers[0].named_parameters()}
+
+    def fill(number: int) -> None:
+        for name, one in own[number].items():
+            buffer[name].copy_(one)
+
+    for number, layer in enumerate(layers):
+        for name, one in layer.named_parameters():
+            one.data = buffer[name]
+        layer.register_forward_pre_hook(lambda *_, number=number: fill(number))
+    assert failed(tracer.verify(model, tokens=IDS)) == set()
+
+
+def test_layers_that_share_one_attention_are_refused() -> None:
+    model = live_model()
+    model.model.layers[1].self_attn = model.model.layers[0].self_attn
+    with pytest.raises(Unsupported, match="Layers 0 and 1 share one attention module"):
+        verified(model)
+
+
+def test_an_attention_that_is_tried_again_leaves_nothing_behind() -> None:
+    class Shy(attentions.Direct):
+        asked = 0
+
+        def forward(self, *given: Any, **named: Any) -> Any:
+            self.asked += 1
+            if self.asked % 2:
+                raise RuntimeError("once more, please")
+            return super().forward(*given, **named)
+
+    model = put(live_model(), Shy)
+    layer = model.model.layers[0]
+    forward = layer.forward
+
+    def patient(*given: Any, **named: Any) -> Any:
+        with contextlib.suppress(RuntimeError):
+            return forward(*given, **named)
+        return forward(*given, **named)
+
+    layer.forward = patient
+    before = torch._C._len_torch_function_stack()  # type: ignore[attr-defined]
+    with contextlib.suppress(RuntimeError):  # a call that is made again is not tried twice
+        verified(model)
+    assert layer.self_attn.asked > 1
+    assert torch._C._len_torch_function_stack() == before  # type: ignore[attr-defined]
+
+
+def test_hidden_states_by_another_name_are_found() -> None:
+    class Named(attentions.Direct):
+        def __call__(self, **named: Any) -> Any:
+            return super().__call__(**{"x" if name == "hidden_states" else name: x for name, x in named.items()})
+
+        def forward(self, x: Any, **named: Any) -> Any:  # type: ignore[override]
+            return super().forward(x, **named)
+
+    assert failed(verified(put(live_model(), Named))) == set()
+
+
+def test_an_attention_without_hidden_states_is_told_what_is_missing() -> None:
+    class Flat(attentions.Direct):
+        def __call__(self, *, hidden_states: Any, **named: Any) -> Any:
+            return super().__call__(rows=hidden_states.flatten(0, 1), shape=hidden_states.shape, **named)
+
+        def forward(self, rows: Any, shape: Any, **named: Any) -> Any:  # type: ignore[override]
+            return super().forward(rows.view(shape), **named)
+
+    with pytest.raises(Unsupported, match=r"called without hidden states of shape .* it was given: rows, shape"):
+        verified(put(live_model(), Flat))
+
+
+def test_another_thread_that_runs_the_model_with_a_batch_changes_nothing() -> None:
+    model, going = live_model(), threading.Event()
+    ids, positions = torch.tensor([IDS[:9]] * 3), torch.arange(9).expand(3, -1) + 5
+
+    def serve() -> None:
+        with torch.no_grad():
+            while not going.is_set():
+                model(input_ids=ids, position_ids=positions)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        assert failed(verified(model)) == set()
+    finally:
+        going.set()
+        thread.join()
+
+
+def test_two_threads_that_verify_leave_the_process_as_it_was() -> None:
+    from threadpoolctl import threadpool_info
+
+    def state() -> Any:
+        return sys.getswitchinterval(), [pool["num_threads"] for pool in threadpool_info()]
+
+    def again() -> None:
+        for _ in range(20):
+            with contextlib.suppress(Unsupported):
+                verified(live_model(), scenarios=("plain",))
+
+    before, threads = state(), [threading.Thread(target=again) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert state() == before
 
 
 def test_another_thread_may_run_the_same_model_meanwhile() -> None:
@@ -478,3 +638,58 @@ def test_what_is_random_without_dropout_is_not_called_dropout() -> None:
     assert "1. The same call does not give the same bits again  [dropout.off]" in text
     assert "change:   nothing is dropped (p = 0): look for what is random, or kept from call to call" in text
     assert "call model.eval()" not in text
+
+
+def _plain(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float, **_: Any) -> Any:
+    scores = query @ key.transpose(2, 3) * scaling
+    weights = torch.softmax(scores if attention_mask is None else scores + attention_mask, -1)
+    return (weights @ value).transpose(1, 2).contiguous(), weights
+
+
+class _Repeats(qwen3.Qwen3Attention):
+    """Keys and values are repeated by the module, before its attention function; ``extra`` more heads of them."""
+
+    repeat = staticmethod(qwen3.repeat_kv)
+    extra = 0
+
+    def forward(  # type: ignore[override]
+        self, hidden_states: Any, position_embeddings: Any, attention_mask: Any = None, cache: Any = None, **_: Any
+    ) -> Any:
+        q, k, v = attentions._projected(self, hidden_states)
+        q, k = qwen3.apply_rotary_pos_emb(q, k, *position_embeddings)
+        if cache is not None:
+            k, v = cache.update(k, v, self.layer_idx)
+        k, v = (self.repeat(x, self.num_key_value_groups) for x in (k, v))
+        function = AttentionInterface().get_interface("tests_repeated", None)
+        out, weights = function(self, q, k, v, attention_mask, scaling=self.scaling)
+        return self.o_proj(out.flatten(2)), weights
+
+
+def _tiled(x: Any, times: int) -> Any:
+    return x.repeat(1, times, 1, 1)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_keys_that_are_repeated_before_the_attention_function_are_told_apart(right: bool) -> None:
+    AttentionInterface.register("tests_repeated", _plain)
+    AttentionMaskInterface.register("tests_repeated", eager_mask)
+    attention = _Repeats if right else type("Tiles", (_Repeats,), {"repeat": staticmethod(_tiled)})
+    found = verified(put(live_model("tests_repeated"), attention))
+    assert status(found, "heads.keys") is (Status.PASS if right else Status.FAIL)
+    assert status(found, "heads.values") is (Status.PASS if right else Status.FAIL)
+    assert right is (failed(found) == set())
+
+
+def test_a_function_of_the_users_own_is_where_its_wrong_heads_are() -> None:
+    def flipped(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **named: Any) -> Any:
+        key, value = (qwen3.repeat_kv(x.flip(1), module.num_key_value_groups) for x in (key, value))
+        return _plain(module, query, key, value, attention_mask, named["scaling"])
+
+    AttentionInterface.register("tests_flipped", flipped)
+    AttentionMaskInterface.register("tests_flipped", eager_mask)
+    found = verified(live_model("tests_flipped"))
+    for id in ("heads.keys", "heads.values"):
+        site = outcome(found, id).check.site
+        assert site is not None
+        assert site.path.endswith("test_live_models.py")
+        assert site.code.startswith("def flipped")

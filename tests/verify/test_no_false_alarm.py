@@ -1,6 +1,7 @@
 """The real code passes, whatever the shape, dtype, kernel and situation."""
 
 import pytest
+import torch
 
 from tests.verify.conftest import IDS, failed, live_model, status
 from tracer.records import Status
@@ -33,6 +34,19 @@ def test_sdpa_and_eager_pass_in_all_scenarios_and_say_what_needs_a_logsumexp(ker
     assert status(found, "kernel.lse") is Status.NOT_TESTABLE
     assert status(found, "scale.effective") is Status.PASS
     assert status(found, "causal.weights") is Status.PASS
+
+
+@pytest.mark.parametrize("seed", [105, 126, 129])
+def test_a_sharp_softmax_that_turns_a_rounding_into_another_output_is_no_fault_of_the_cache(seed: int) -> None:
+    model = live_model("sdpa", "bfloat16", seed=seed)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith(("q_norm.weight", "k_norm.weight")):
+                weight.mul_(8)  # scores of some hundreds
+    found = verify_model(model, tokens=IDS, scenarios=("plain", "cached"))
+    assert failed(found) == set()
+    told = {why.id for one in found.outcomes if one.check.id == "cache.same" for why, _ in one.reasons}
+    assert "verify.same_sharp" in told
 
 
 def test_sliding_layers_show_their_window_and_the_others_none() -> None:

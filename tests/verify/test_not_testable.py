@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests.verify import attentions
+from tests.verify.attentions import put
 from tests.verify.conftest import IDS, failed, live_model, outcome, status
 from tracer.records import Status
 from tracer.texts import LANGUAGES
@@ -56,7 +58,7 @@ def test_equal_weights_of_q_norm_and_k_norm_hide_a_swap() -> None:
 
 def test_one_token_tells_nothing_of_positions_order_and_later_tokens() -> None:
     found = verified(live_model(), tokens=(5,))
-    for id in ("rope.applied", "rope.pairing", "rope.positions", "rope.theta", "norm.order"):
+    for id in ("rope.applied", "rope.pairing", "rope.positions", "rope.theta", "norm.order", "causal.flag"):
         assert status(found, id) is Status.NOT_TESTABLE, id
     assert status(found, "causal.effect") is Status.NOT_TESTABLE
     assert status(found, "causal.weights") is Status.NOT_TESTABLE
@@ -140,3 +142,54 @@ def test_every_reason_is_told_in_every_language(language: str) -> None:
     reasons = [o.check.reason.text(language) for o in found.outcomes if o.check.status is Status.NOT_TESTABLE]
     assert reasons
     assert all(reasons)
+
+
+def test_a_head_whose_scores_stay_small_cannot_show_that_large_ones_are_right() -> None:
+    model = live_model()
+    with torch.no_grad():
+        model.model.layers[0].self_attn.q_proj.weight[:16] = 0  # the queries of head 0
+    found = verify_model(model, tokens=IDS, layers=(0,), heads=(0,), scenarios=("plain",))
+    assert status(found, "softmax.large") is Status.NOT_TESTABLE
+    assert "scores reach no more than 0 in this head" in reason(found, "softmax.large")
+
+
+def test_heads_that_could_not_be_tested_are_told_beside_those_that_passed() -> None:
+    model = live_model()
+    with torch.no_grad():
+        model.model.layers[0].self_attn.q_proj.weight[:16] = 0
+    large = outcome(verified(model), "softmax.large")
+    assert large.check.status is Status.PASS
+    assert not large.whole
+    assert large.why is not None
+    assert large.why.text().startswith("head 0: scores reach")
+    assert large.why.text("zh").startswith("第 0 个头：")
+
+
+def test_padding_whose_hidden_states_are_zero_moves_nothing_by_being_changed() -> None:
+    model = live_model(pad_token_id=0)
+    with torch.no_grad():
+        model.model.embed_tokens.weight[0] = 0  # as padding_idx makes it
+    found = verified(model, scenarios=("plain", "padded"))
+    effect = outcome(found, "padding.effect", "padded").check
+    assert effect.status is Status.NOT_TESTABLE
+    assert "negating them changes nothing" in effect.reason.text()
+    assert status(found, "padding.weights", "padded") is Status.PASS
+
+
+@pytest.mark.parametrize(("factor", "told"), [(1.05, True), (1.0, False)])
+def test_where_only_weights_are_seen_they_tell_a_scale_that_is_a_twentieth_off(factor: float, told: bool) -> None:
+    attention = type("ByHand", (attentions.ByHand,), {"factor": factor})
+    for dtype in ("float16", "float32"):
+        found = verified(put(live_model(dtype=dtype), attention))
+        assert failed(found) == ({"weights.reference"} if told else set()), dtype
+
+
+def test_weights_that_would_hardly_move_are_no_proof_of_what_made_them() -> None:
+    model = put(live_model(dtype="bfloat16"), attentions.ByHand)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith(("q_norm.weight", "k_norm.weight")):
+                weight.mul_(0.1)  # scores near zero: all keys weigh about the same
+    found = verified(model)
+    assert status(found, "weights.reference") is Status.NOT_TESTABLE
+    assert "might move the weights by no more than" in reason(found, "weights.reference")

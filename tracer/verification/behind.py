@@ -22,6 +22,7 @@ class Behind:
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "tracer")
         self._begun: tuple[Future[Any], Callable[[Any], None]] | None = None
+        self.fault: BaseException | None = None  # what the last piece that was finished raised
 
     def __enter__(self) -> "Behind":
         self._turn = sys.getswitchinterval()
@@ -42,4 +43,5 @@ class Behind:
         if self._begun is None:
             return
         (piece, take), self._begun = self._begun, None
+        self.fault = piece.exception()
         take(piece.result())

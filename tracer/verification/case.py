@@ -4,7 +4,7 @@ Must not know: claims, wording.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ from tracer.verification.vectors import distances, ends
 
 _Made = TypeVar("_Made")
 At = tuple[Ints, Ints]  # tokens, as batch rows and places in their row
+_COMPONENTS, _COMPONENTS_FEW = 128, 16  # of a projection that are computed anew: in the plain scenario, in others
 SAMPLED = 4  # tokens at each end of those that count by which a fault would be told from what is right
 # The bits of bfloat16's 2^-40 and 2^50: squares of numbers between them, and sums of those, have a place in float32.
 _SMALLEST, _LARGEST = (127 - 40) << 7, (127 + 50) << 7
@@ -178,9 +179,26 @@ class Case:
         call = self.seen.call(name)
         return call if call is not None and call.gave.shape[:2] == self.step.ids.shape else None
 
+    def components(self, count: int) -> Ints:
+        """Return which of ``count`` components of a projection are computed anew."""
+        most = _COMPONENTS if self.scenario.id == "plain" else _COMPONENTS_FEW
+        return np.unique(np.linspace(0, count - 1, min(most, count)).astype(np.int64))
+
+    def hold(self) -> None:
+        """Copy what is looked at of the weights, for a projection that was called its ``components`` alone: once the
+        model goes on, it may write other numbers into them (as one does whose layers share a buffer)."""
+        kept: list[dict[str, Array]] = []
+        for numbers in (self.seen.parts.weights, self.seen.parts.biases):
+            cut = {n: a.bits[self.components(len(a.bits))] if self._in_part(n) else a.bits for n, a in numbers.items()}
+            kept.append({n: Array(numbers[n].dtype, np.array(bits, copy=True)) for n, bits in cut.items()})
+        self.seen = replace(self.seen, parts=replace(self.seen.parts, weights=kept[0], biases=kept[1]))
+
+    def _in_part(self, name: str) -> bool:
+        return name.endswith("_proj") and self.called(name) is not None
+
     def through(self, name: str, given: Floats) -> Floats | None:
-        """Return what the linear layer ``name`` makes of ``given`` [..., in], in float64; None where it is no plain
-        one."""
+        """Return what the linear layer ``name``, which was not called, makes of ``given`` [..., in], in float64; None
+        where it is no plain one."""
         weight, bias = self.seen.parts.weights.get(name), self.seen.parts.biases.get(name)
         if weight is None:
             return None

@@ -11,6 +11,7 @@ from tracer.verification.records import Finding
 
 # In the order of a report: from what is written to what it does.
 CHECKS = (
+    "runs",
     "dropout.off",
     "projections",
     "norm.present",
@@ -93,7 +94,7 @@ EVERYWHERE: tuple[Claims, ...] = (
     _one(caches.dropout),
     sight.weights,
     sight.effect,
-    _one(sight.flag),
+    sight.flag,
     softmaxes.rows,
 )
 ONCE: tuple[Claims, ...] = (

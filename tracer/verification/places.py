@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tracer.source.patterns import Module, Pattern
 
 _NAME = re.compile(r"[\w.]+")
+_DEF = re.compile(r"\s*(async\s+)?def\b")
 
 
 @cache
@@ -71,6 +72,7 @@ class Places:
             return None
         (first, last), columns = place.lines, place.bytes
         if columns is None:
+            first = _header(file, first)
             line = file.text.lines(first, first)[0]
             span = Span(first, len(line) - len(line.lstrip()), first, len(line))
         else:
@@ -123,6 +125,14 @@ def _named(path: str, module: str) -> tuple[str, str, str]:
         return top, importlib.metadata.version(top), inside
     except (importlib.metadata.PackageNotFoundError, ValueError):
         return top or "?", "", inside
+
+
+def _header(file: SourceFile, first: int) -> int:
+    """Return the line of a function's ``def``: to Python, a function begins at its first decorator."""
+    lines = file.text.lines(first, len(file.text.starts))
+    if not lines[0].lstrip().startswith("@"):
+        return first
+    return next((n for n, line in enumerate(lines, first) if _DEF.match(line)), first)
 
 
 def _column(file: SourceFile, line: int, offset: int) -> int:

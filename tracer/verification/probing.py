@@ -133,7 +133,7 @@ def _small(call: Call, seen: AttentionSeen, facts: ModelFacts) -> probes.Changed
 
 def _loud_factor(seen: AttentionSeen, facts: ModelFacts) -> float | None:
     """Return the power of two by which queries are multiplied so that scores reach some hundreds."""
-    if seen.interface is None:
+    if seen.interface is None or not _grouped(seen):
         return None
     query, key = (array[0].numbers().astype(np.float32) for array in (seen.interface.query, seen.interface.key))
     query = query[:, -_LAST:]
@@ -144,9 +144,14 @@ def _loud_factor(seen: AttentionSeen, facts: ModelFacts) -> float | None:
     return float(2.0 ** np.floor(np.log2(_LOUD / largest))) if 0 < largest < np.inf else None
 
 
+def _grouped(seen: AttentionSeen) -> bool:
+    """Return whether each key head belongs to as many query heads: without that there are no plain products."""
+    return seen.interface is not None and seen.interface.query.shape[1] % seen.interface.key.shape[1] == 0
+
+
 def _eager(seen: AttentionSeen, step: Step, facts: ModelFacts, plan: Plan) -> tuple[Array, ...]:
     interface = seen.interface
-    if interface is None:
+    if interface is None or not _grouped(seen):
         return ()
     query, key, value = interface.query, interface.key, interface.value
     return tuple(_plain(query[n], key[n], value[n], n, step, facts, plan) for n in range(len(step.ids)))

@@ -45,7 +45,7 @@ def left_over(found: Verification, told: Sequence[tuple[Outcome, list[str]]]) ->
     return [id for id in dict.fromkeys(outcome.check.id for outcome in found.failures) if id not in ids]
 
 
-_SEEN = ("interface", "weights", "projection", "norm", "rope", "reference", "layout", "cache")
+_SEEN = ("call", "interface", "weights", "projection", "norm", "rope", "reference", "layout", "cache")
 _NOT_FINITE = ("tokens", "given", "cache")
 # Reasons that lie in the model's own code or numbers, not in this input or this kernel.
 _OWN = frozenset(

@@ -5,13 +5,13 @@ Must not know: command lines, checkpoints, how results are shown.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from tracer import memory
+from tracer.capture.turn import turn
 from tracer.engines.arrays import to_array
 from tracer.engines.transformers import probes
 from tracer.engines.transformers.calls import EVERYTHING, Call
@@ -19,18 +19,20 @@ from tracer.engines.transformers.live import Inputs, Live
 from tracer.engines.transformers.observed import AttentionSeen
 from tracer.engines.transformers.roles import roles
 from tracer.engines.transformers.seeing import seen
+from tracer.errors import Unsupported
 from tracer.maths.threads import one_thread_a_product
 from tracer.source.files import SourceFile
-from tracer.texts import message
-from tracer.verification import catalogue, scenarios
+from tracer.texts import Message
+from tracer.verification import catalogue, gaps, raised, scenarios
 from tracer.verification.behind import Behind
 from tracer.verification.case import Case
 from tracer.verification.claims import caches, finite, runs, sight
+from tracer.verification.gaps import Gap
 from tracer.verification.places import Places
 from tracer.verification.probing import Plan, Probed, changes, probe
 from tracer.verification.records import Finding, Window
 from tracer.verification.scenarios import Scenario, Step
-from tracer.verification.verdict import unsteady
+from tracer.verification.verdict import say, unsteady
 
 Progress = Callable[[int, int], None]
 # Outside the plain scenario this many heads of a layer are set against the reference, other ones in each layer; who
@@ -67,7 +69,9 @@ def examine(live: Live, kind: str, wanted: Examination, overlay: Mapping[str, So
     """Return every finding about ``live``; ``kind`` names the kernel it runs on; ``overlay`` has sources that stand in
     for files, by their paths.
 
-    Raises InputError, before anything runs, where that would take more memory than there is.
+    Raises InputError, before anything runs, where that would take more memory than there is; Unsupported where another
+    thread traces or verifies, and where no attention ran at all. What the model's own code raises in the plain scenario
+    comes through, with a note.
     """
     needed = memory.verification_needed(
         live.facts(min(wanted.layers)),
@@ -83,12 +87,14 @@ def examine(live: Live, kind: str, wanted: Examination, overlay: Mapping[str, So
     started = time.perf_counter()
     # The judges' products are small, and come between those of the model, whose own calls and their repetitions all run
     # inside, so that they run alike.
-    with one_thread_a_product(), Behind() as behind:
+    with turn(), one_thread_a_product(), Behind() as behind:
         work = _Work(live, kind, wanted, overlay or {}, behind, total=_total(made, wanted))
         for scenario in made:
             work.run(scenario)
+    if not work.came:
+        raise Unsupported("verify.no_attention_ran", layer=min(wanted.layers))
     return Examined(
-        findings=tuple(work.findings),
+        findings=(*work.findings, *gaps.findings(work.gaps, work.findings, lambda i: live.facts(i).window is not None)),
         scenarios=tuple(dict.fromkeys(name for scenario in made for name in scenario.names)),
         windows=tuple(work.windows),
         seconds=time.perf_counter() - started,
@@ -119,6 +125,8 @@ class _Work:
     spread: finite.Spread = field(default_factory=finite.Spread)
     plain_seconds: float = 0.0
     judging: float = 0.0
+    came: set[tuple[str, int, int]] = field(default_factory=set)  # scenario, pass and layer of the calls that were seen
+    gaps: list[Gap] = field(default_factory=list)
     _done: int = 0
 
     def run(self, scenario: Scenario) -> None:
@@ -130,13 +138,43 @@ class _Work:
 
             def judge(call: Call, number: int = number, step: Step = step) -> None:
                 held = 0 if cache is None else self.live.held(cache, call.layer)
+                self.came.add((step.name or scenario.id, number, call.layer))
                 self._judge(call, replace(scenario, id=step.name or scenario.id), number, step, rows, held)
 
-            with _named(step.name or scenario.id):
+            try:
                 self._forward(step, judge, cache)
-        if scenario.id == "plain":
-            with _named("plain"):
-                self._changed(scenario)
+                self._missed(scenario, number, say("call_hidden"))
+                if scenario.id == "plain":
+                    self._changed(scenario)
+            except Exception as error:
+                if not self._is_failure(error, scenario, number):
+                    raise
+                return
+
+    def _is_failure(self, error: Exception, scenario: Scenario, number: int) -> bool:
+        """Keep what the model's own code raised as a failure of that scenario, where the plain one went well; else
+        return False, with a note in it on where that was."""
+        name = scenario.steps[number].name or scenario.id
+        if error is self.behind.fault or not raised.is_finding(error):
+            return False
+        if scenario.id == "plain" or not any(came == "plain" for came, _, _ in self.came):
+            error.add_note(say("raised_in", scenario=name, which=say(f"scenario_{name}")).text())
+            return False
+        self.behind.finish()
+        first = min(self.wanted.layers)
+        for n, step in enumerate(scenario.steps[number:], number):
+            if step.judged:
+                name = step.name or scenario.id
+                self._keep([raised.finding(error, name, first, self._places_of(first))])
+                self._missed(scenario, n, say("raised_before", error=type(error).__name__))
+        return True
+
+    def _missed(self, scenario: Scenario, number: int, reason: Message) -> None:
+        """Note which layers' calls did not come in one pass."""
+        step, name = scenario.steps[number], scenario.steps[number].name or scenario.id
+        if step.judged:
+            missing = [layer for layer in self.wanted.layers if (name, number, layer) not in self.came]
+            self.gaps += [Gap(name, layer, reason) for layer in missing]
 
     def _forward(
         self,
@@ -166,6 +204,7 @@ class _Work:
             return
         heads = self.wanted.heads if plain or self.wanted.thorough else self._some(call.layer)
         case = self._case(scenario, step, record, self._probed(call, record, step, heads, plain), heads)
+        case.hold()  # the model goes on while it is judged
         if plain:
             self.plain.keep(case)
 
@@ -180,7 +219,9 @@ class _Work:
         if not step.judged:
             return Probed(True)
         plan = Plan(heads, self.wanted.thorough, self._advance)
-        steady = call.layer in self.plain.cases and call.layer not in self.unsteady and not _drops(record)
+        # what is random on a cache alone shows in no other pass
+        steady = not step.past and call.layer in self.plain.cases and call.layer not in self.unsteady
+        steady = steady and not _drops(record)
         probed = probe(call, record, step, self.live.facts(call.layer), plan, plain, steady)
         if not probed.repeats:
             self.unsteady.add(call.layer)
@@ -221,6 +262,7 @@ class _Work:
         if step.judged:
             case = self._case(scenario, step, record, Probed(True), self.wanted.heads)
             self._keep(finite.claims(case, spoiled))
+            self.gaps.append(Gap(scenario.id, record.layer, finite.reason(spoiled)))
             self._advance(len(changes(step, self.wanted.thorough)))
         self._advance()
 
@@ -285,18 +327,6 @@ class _Work:
         self._done += passes
         if self.wanted.progress is not None:
             self.wanted.progress(self._done, self.total)
-
-
-@contextmanager
-def _named(scenario: str) -> Iterator[None]:
-    """Note on what the model's own code raises in which scenario that was: the code may be right in all others."""
-    try:
-        yield
-    except Exception as error:
-        error.add_note(
-            message("verify.raised_in", scenario=scenario, which=message(f"verify.scenario_{scenario}")).text()
-        )
-        raise
 
 
 def _drops(record: AttentionSeen) -> bool:

@@ -23,10 +23,20 @@ def caller() -> Place | None:
     return None if frame is None else place_of(frame)
 
 
-def place_of(frame: FrameType) -> Place:
-    """Return the expression that ``frame`` is at."""
+def raised_at(error: BaseException) -> Place | None:
+    """Return the innermost expression, outside torch and this package, that an exception came through."""
+    found, at = None, error.__traceback__
+    while at is not None:
+        if not at.tb_frame.f_code.co_filename.startswith(_INSIDE):
+            found = place_of(at.tb_frame, at.tb_lasti)
+        at = at.tb_next
+    return found
+
+
+def place_of(frame: FrameType, instruction: int | None = None) -> Place:
+    """Return the expression that ``frame`` is at, or was at at ``instruction``."""
     positions = list(frame.f_code.co_positions())
-    line, end_line, column, end_column = positions[frame.f_lasti // 2]
+    line, end_line, column, end_column = positions[(frame.f_lasti if instruction is None else instruction) // 2]
     lines = None if line is None else (line, end_line or line)
     columns = None if column is None or end_column is None else (column, end_column)
     return Place(frame.f_code.co_filename, frame.f_code.co_qualname, lines, columns)

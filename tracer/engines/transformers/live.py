@@ -65,6 +65,7 @@ class Live:
             raise Unsupported("verify.not_qwen3", found=str(getattr(self.config, "model_type", None)))
         self.kernel = kernel
         self.attentions: Mapping[int, Any] = {i: original(layer.self_attn) for i, layer in enumerate(self.base.layers)}
+        _refuse_shared(self.attentions)
         self._stop_after: int | None = None
 
     @property
@@ -261,6 +262,15 @@ def _base(model: Any) -> Any:
         if isinstance(layers, torch.nn.ModuleList) and len(layers) and all(hasattr(x, "self_attn") for x in layers):
             return module
     raise InputError("verify.no_layers", found=type(model).__name__)
+
+
+def _refuse_shared(attentions: Mapping[int, Any]) -> None:
+    """Raise Unsupported where one module is the attention of two layers: a call does not tell of which."""
+    first: dict[int, int] = {}
+    for layer, module in attentions.items():
+        other = first.setdefault(id(module), layer)
+        if other != layer:
+            raise Unsupported("verify.shared_attention", layer=layer, other=other)
 
 
 def _parameters(module: Any) -> Mapping[str, Any]:

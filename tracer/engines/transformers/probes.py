@@ -181,19 +181,22 @@ def direct(
 def _with_values(call: Call, values: Any) -> Any:
     """Return the attention's output [B, Tq, H, D] with ``values`` (broadcast to [B, K, keys, D]) in place of its own.
 
-    Its attention function is called again with them. Where that was not seen, or a kernel was called whose values are
-    repeated already, the whole module is, with v_proj giving them; None where v_proj is not called either.
+    Its attention function is called again with them. Where that was not seen, or is given values that are repeated
+    already, the whole module is, with v_proj giving them; None where v_proj is not called either, or where it
+    makes another number of heads.
     """
     seen = _seen(call.collected)
-    if seen and (len(call.collected.interfaces) == 1 or values.shape[1] == 1):
-        given = seen["value"]
-        heads = given.shape[1] if len(call.collected.interfaces) == 1 else 1
-        return seen["attend"](None, values.expand(given.shape[0], heads, *values.shape[2:]).contiguous())
+    heads = seen["value"].shape[1] if seen else 0
+    if seen and (values.shape[1] == 1 or (len(call.collected.interfaces) == 1 and values.shape[1] == heads)):
+        given = heads if len(call.collected.interfaces) == 1 else 1
+        return seen["attend"](None, values.expand(len(seen["value"]), given, *values.shape[2:]).contiguous())
     made = call.collected.gave("v_proj")
     if made is None:
         return None
     batch, new = made.shape[:2]
     head_dim, keys = values.shape[-1], values.shape[2]
+    if values.shape[1] not in (1, made.shape[-1] // head_dim):
+        return None
     whole = values.expand(batch, made.shape[-1] // head_dim, keys, head_dim)
     fresh = whole[:, :, keys - new :].transpose(1, 2).reshape(made.shape)
     cached = whole[:, :, : keys - new].contiguous() if keys > new else None

@@ -50,13 +50,14 @@ def _interface(call: Call) -> InterfaceCall | None:
     if len(call.collected.interfaces) == 1:
         (given,) = call.collected.interfaces
         mask, weights = given.get("attention_mask"), given["weights"]
+        kv_heads = _kv_heads(call, given["key"])  # a module may repeat them before
         return InterfaceCall(
             function=getattr(given["function"], "__qualname__", type(given["function"]).__qualname__),
             code=place_of_function(given["function"]),
             place=given["place"],
             query=to_array(given["query"]),
-            key=to_array(given["key"]),
-            value=to_array(given["value"]),
+            key=to_array(_unrepeated(given["key"], kv_heads)),
+            value=to_array(_unrepeated(given["value"], kv_heads)),
             mask=to_array(mask) if isinstance(mask, torch.Tensor) else None,
             same_mask=mask is call.arguments.get("attention_mask"),
             scaling=given.get("scaling"),

@@ -24,6 +24,7 @@ from tracer.engines.transformers.frames import caller
 from tracer.engines.transformers.lending import KernelWatch
 from tracer.engines.transformers.observed import Place
 from tracer.engines.transformers.streaming import Reached
+from tracer.errors import Unsupported
 
 _SDPA = torch.nn.functional.scaled_dot_product_attention
 _DROPOUT = torch.nn.functional.dropout
@@ -106,6 +107,8 @@ class Watch:
                 stack.callback(part.register_forward_hook(hook).remove)
 
     def _see_positions(self, _module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if threading.get_ident() != self._owner:
+            return
         positions = kwargs.get("position_ids", args[1] if len(args) > 1 else None)
         self._positions = None if positions is None else positions.detach().clone()
 
@@ -113,15 +116,18 @@ class Watch:
         if self._again_now or threading.get_ident() != self._owner:
             return
         arguments = _named(module, args, kwargs)
-        self._passed = {**arguments, "hidden_states": arguments["hidden_states"].detach().clone()}
+        name = hidden_name(module, arguments)
+        self._passed = {**arguments, name: arguments[name].detach().clone()}
 
     def _enter(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._again_now or threading.get_ident() != self._owner:
             return
+        self._close()  # an attention that raised, and is called once more
         arguments = _named(module, args, kwargs)
         cache = _cache_layer(module, arguments)
         passed, self._passed = self._passed, None
-        self._entered = (arguments, passed, arguments["hidden_states"].detach().clone(), copy.deepcopy(cache))
+        hidden = arguments[hidden_name(module, arguments)].detach().clone()
+        self._entered = (arguments, passed, hidden, copy.deepcopy(cache))
         self._collected = Collected()
         for kernel in self._kernels:
             kernel.clear()
@@ -179,7 +185,7 @@ class Watch:
         hidden, given = how.hidden, call.arguments
         if call.passed is not None:  # a hook may change what it is given in place: the next one needs it too
             hidden, given = hidden.clone(), call.passed
-        arguments = {**given, "hidden_states": hidden}
+        arguments = {**given, hidden_name(call.module, given): hidden}
         _give_cache(call.module, arguments, call.cache, how.values)
         collected, usual = Collected(), self._how
         self._again_now, self._collected, self._how = True, collected, how
@@ -271,6 +277,17 @@ class _Functions(TorchFunctionMode):
 def cache_name(arguments: Mapping[str, Any]) -> str | None:
     """Return the keyword under which an attention module was given its cache, or None."""
     return next((name for name in ("cache", "past_key_values") if arguments.get(name) is not None), None)
+
+
+def hidden_name(module: Any, arguments: Mapping[str, Any]) -> str:
+    """Return the name of the argument that an attention module was given its hidden states in: transformers' own name,
+    else that of the first [B, T, C]; raises Unsupported where there is none."""
+    if "hidden_states" in arguments:
+        return "hidden_states"
+    for name, value in arguments.items():
+        if isinstance(value, torch.Tensor) and value.ndim == 3 and value.is_floating_point():
+            return name
+    raise Unsupported("verify.no_hidden_states", found=type(module).__name__, given=", ".join(arguments) or "—")
 
 
 def _named(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

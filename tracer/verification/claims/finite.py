@@ -106,15 +106,16 @@ def claims(case: Case, found: Spoiled) -> list[Finding]:
     """Return a failure for each part of this layer whose weights are not finite, and all else as not testable."""
     own = found.parts if found.layer == case.layer else {}
     failed = [_part(case, name, count) for name, count in own.items()]
-    reason = _reason(found)
+    told = reason(found)
     if case.scenario.id != "plain":
-        return failed or [_untested(case, "kernel.output", None, reason)]
-    rest = [_untested(case, id, part, reason) for id in _OF_EACH for part in "qk"]
-    rest += [_untested(case, "projections", part, reason) for part in "qkvo" if f"{part}_proj" not in own]
-    return [*failed, *rest, *(_untested(case, id, None, reason) for id in _WHOLE)]
+        return failed or [_untested(case, "kernel.output", None, told)]
+    rest = [_untested(case, id, part, told) for id in _OF_EACH for part in "qk"]
+    rest += [_untested(case, "projections", part, told) for part in "qkvo" if f"{part}_proj" not in own]
+    return [*failed, *rest, *(_untested(case, id, None, told) for id in _WHOLE)]
 
 
-def _reason(found: Spoiled) -> Message:
+def reason(found: Spoiled) -> Message:
+    """Return why nothing else can be told of a layer."""
     if found.parts:
         names = ", ".join(f"{name}.weight" for name in found.parts)
         return say("not_finite_weights", names=names, layer=found.layer)

@@ -23,7 +23,6 @@ _ROWS, _KEY_ROWS = 8, 4  # tokens by which projections, and by which key heads, 
 # Where what a projection gives is used, if it is no call of its own.
 _RESULT = {"q": "norm.q", "k": "norm.k", "v": "interface.value", "o": "output.made"}
 _NONE = "–"  # in place of a head's number
-_COLUMNS, _FEW = 128, 16  # components of a projection that are computed anew: in the plain scenario, in others
 
 
 def keys(case: Case) -> list[Finding]:
@@ -152,13 +151,11 @@ def _projection(case: Case, name: str) -> Finding:
     if call is None or weight is None:
         reason = say("projection_hidden", part=name)
         return untested(case, id, expected=wanted, reason=reason, about=about, part=name)
-    rows, most = _some(case), _COLUMNS if case.scenario.id == "plain" else _FEW
-    columns = np.unique(np.linspace(0, weight.shape[0] - 1, min(most, weight.shape[0])).astype(np.int64))
-    given = call.given[rows].float64()
-    gave = call.gave[rows][:, columns].float64()
-    right = given @ weight[columns].float64().T
+    rows = _some(case)
+    gave = call.gave[rows][:, case.components(call.gave.shape[-1])].float64()
+    right = call.given[rows].float64() @ weight.float64().T  # of these components alone
     bias = case.seen.parts.biases.get(f"{name}_proj")
-    right = right if bias is None else right + bias[columns].float64()
+    right = right if bias is None else right + bias.float64()
     off, within = distance(gave, right), case.projected_within
     foreign = name != "o" and not call.given.same_bits(case.seen.hidden)
     return finding(
@@ -287,7 +284,8 @@ def _judged(case: Case, id: str, found: Mapping[int, int]) -> Finding:
 def _place(case: Case, id: str) -> Site | None:
     if not case.bare:
         return kernel_site(case)
-    return case.places.site("heads.repeat") if id == "heads.keys" else case.places.site("heads.values", "heads.repeat")
+    names = ("heads.repeat",) if id == "heads.keys" else ("heads.values", "heads.repeat")
+    return case.places.site(*names) or kernel_site(case)
 
 
 def _order(made: Floats, arrived: Floats) -> list[int]:

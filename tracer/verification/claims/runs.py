@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tracer.arrays import Array
+from tracer.arrays import Array, Floats
 from tracer.engines.transformers.observed import InterfaceCall, Parts
 from tracer.verification.case import Case
 from tracer.verification.probing import Probed
@@ -21,9 +21,10 @@ from tracer.verification.vectors import distance
 from tracer.verification.verdict import finding, passed, say, untested
 
 # How far a layer's outputs may lie apart, relatively, when batch shapes and kernels' block sizes differ (transformers'
-# own tests allow 4e-2 in 16 bits). What went in differs already after the first layer; attention may make a difference
-# this many times as large, more where softmax is sharp.
-_GROWTH = 8.0
+# own tests allow 4e-2 in 16 bits). What went in differs already after the first layer; the layer may make a difference
+# this many times as large, or, where the softmax is sharp, a few times what its output moves by such a difference.
+_GROWTH, _SHARPENED = 8.0, 4.0
+_DRAWS = 3
 _SAME = {"F64": 1e-6, "F32": 1e-4, "F16": 4e-2, "BF16": 4e-2}
 # No rounding of earlier layers, however it grew, makes what goes into a layer differ by more than this.
 _NO_ROUNDING = {"F64": 1e-3, "F32": 2e-2, "F16": 0.6, "BF16": 0.6}
@@ -65,13 +66,15 @@ def same_as_plain(case: Case, plain: PlainRun, step: int) -> Finding | None:
     before = plain.cases[case.layer].seen
     given = distance(case.seen.hidden[kept].float64(), before.hidden[0][rows[kept]].float64())
     off = distance(case.seen.output[kept].float64(), before.output[0][rows[kept]].float64())
-    within = _SAME[case.dtype] + _GROWTH * given
+    sharp = _SHARPENED * _sharpness(case, given)
+    within = _SAME[case.dtype] + max(_GROWTH * given, sharp)
     site = case.places.site("cache.update") if case.scenario.cached else kernel_site(case)
     measured, reason = say("same_measured", off=off), say("same_why", given=given)
     if given > _NO_ROUNDING[case.dtype]:
         measured, reason, site = say("same_given", given=given), say("same_given_why", layer=case.layer), None
     elif within > 0.5:
-        reason = say("same_blind", given=given, dtype=case.dtype, layer=case.layer)
+        name = "same_sharp" if sharp > _GROWTH * given else "same_blind"
+        reason = say(name, given=given, dtype=case.dtype, layer=case.layer)
         return untested(case, id, expected=say("same_expected"), reason=reason, site=site, given=given)
     return finding(
         case,
@@ -85,6 +88,36 @@ def same_as_plain(case: Case, plain: PlainRun, step: int) -> Finding | None:
         off=off,
         given=given,
     )
+
+
+def _sharpness(case: Case, given: float) -> float:
+    """Return how far attention's output, of all heads, moves relatively where queries and keys move as far as what went
+    in did, and by a rounding: a sharp softmax turns a small difference into a large one. 0 where they are not seen."""
+    query, key = (case.given[name] if case.given else np.zeros((0, 1, 0, 1)) for name in "qk")
+    if not query.size or query.shape[1] % key.shape[1]:
+        return 0.0
+    noise, size, furthest = np.random.default_rng(case.layer), given + 2 * case.unit, 0.0
+    for row in range(len(case.step.ids)):
+        visible = case.visibility(row).rows(0, query.shape[2])
+        counts = case.rows[row] & visible.any(axis=1)
+        right = _attended(case, row, query[row], key[row], visible)[:, counts]
+        for _ in range(_DRAWS):
+            q, k = (x[row] * (1 + size * noise.standard_normal(x[row].shape)) for x in (query, key))
+            furthest = max(furthest, distance(_attended(case, row, q, k, visible)[:, counts], right))
+    return furthest
+
+
+def _attended(case: Case, row: int, query: Floats, key: Floats, visible: Bools) -> Floats:
+    """Return attention [H, Tq, D] of query [H, Tq, D] and key [K, Tk, D]; rows that see nothing are of no use."""
+    heads, length, size = query.shape
+    own = query.reshape(len(key), -1, length, size)
+    with np.errstate(invalid="ignore", over="ignore"):
+        scores = np.where(visible, own @ key[:, None].swapaxes(2, 3) * case.scale, -np.inf)
+        scores -= scores.max(axis=-1, keepdims=True)
+        shares = np.exp(scores)
+        shares /= shares.sum(axis=-1, keepdims=True)
+        made: Floats = shares @ case.given["v"][row][:, None]
+    return made.reshape(heads, length, -1)
 
 
 def model_causal(case: Case, output: Array, changed: int) -> Finding:

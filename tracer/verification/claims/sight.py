@@ -45,12 +45,16 @@ def effect(case: Case) -> list[Finding]:
     for moved in case.probed.moved:
         tried += 1
         (row, token), *_ = moved.tokens
-        blind &= not bool(moved.rows[row, token]) and not case.step.mask
+        if case.step.mask:  # the rows of padding need not move; what is zero is not changed by negation
+            blind &= not any(case.seen.hidden[row, token : token + 1].float64().any() for row, token in moved.tokens)
+        else:
+            blind &= not bool(moved.rows[row, token])
         hit = np.argwhere(moved.rows & _must_stay(case, moved.tokens))
         if hit.size and leak is None:
             leak = (token, int(hit[0][0]), int(hit[0][1]))
     if not tried or blind:
-        return [untested(case, id, expected=wanted, reason=say("effect_single" if not tried else "effect_blind"))]
+        nothing = "effect_zero" if case.step.mask else "effect_blind"
+        return [untested(case, id, expected=wanted, reason=say(nothing if tried else "effect_single"))]
     tokens = [token for moved in case.probed.moved for _, token in moved.tokens]
     if leak is None:
         one = "_one" if id == "causal.effect" and len(tokens) == 1 else ""
@@ -73,12 +77,17 @@ def effect(case: Case) -> list[Finding]:
     ]
 
 
-def flag(case: Case) -> Finding:
-    """Return causal.flag: the kernel is told to hide later tokens, by a flag or by a mask."""
-    told = _told(case)
+def flag(case: Case) -> list[Finding]:
+    """Return causal.flag: the kernel is told to hide later tokens, by a flag or by a mask. Nothing is asked of a single
+    token on a cache, which has no later ones."""
+    return [] if case.step.past and case.step.ids.shape[1] == 1 else [_flag(case)]
+
+
+def _flag(case: Case) -> Finding:
     wanted = say("causal_flag_expected")
-    if case.interface is None:
-        return untested(case, "causal.flag", expected=wanted, reason=say("interface_hidden"))
+    if case.interface is None or case.step.ids.shape[1] == 1:
+        reason = say("interface_hidden" if case.interface is None else "causal_flag_single")
+        return untested(case, "causal.flag", expected=wanted, reason=reason)
     leaks = [fault for fault in faults(case) if fault.kind == "future"] if case.probed.weights is not None else []
     kernel = case.seen.kernel
     given = say(
@@ -86,8 +95,8 @@ def flag(case: Case) -> Finding:
         causal=str(kernel.causal) if kernel is not None else "—",
         mask=_shape(case),
     )
-    if told or case.step.ids.shape[1] == 1:
-        reason = say("causal_flag_told" if told else "causal_flag_single")
+    if _told(case):
+        reason = say("causal_flag_told")
         return finding(case, "causal.flag", Status.PASS, measured=given, expected=wanted, reason=reason)
     if not leaks:
         return untested(case, "causal.flag", expected=wanted, reason=say("causal_flag_by_effect"))

@@ -17,6 +17,7 @@ from tracer.checks.outcome import say as trace_say
 from tracer.maths.attention import Head
 from tracer.maths.attention import head as attention
 from tracer.maths.criterion import difference, lse_tolerance, numerics
+from tracer.names import spans
 from tracer.records import Site, Status
 from tracer.verification.case import Case
 from tracer.verification.probing import Plan, loud_part
@@ -26,6 +27,7 @@ from tracer.verification.verdict import finding, passed, say, untested
 from tracer.verification.views import view
 
 _BEYOND = 300.0  # a hidden score this far above the visible ones exceeds any constant that is still finite on purpose
+_OVERFLOWS = 89.0  # the exponential of this is no float32 any more
 _UNLIKE = 0.05  # a relative error beyond this is no rounding, not even to bfloat16
 _MANY = 1024  # as many numbers tell how large the error of plain products is
 _SPACINGS = 8  # rows are summed here; what is left is the rounding of each weight, and of the softmax that made them
@@ -46,7 +48,8 @@ Judge = Callable[[Case, int, int], Finding | None]
 
 
 def _over_heads(case: Case, judge: Judge) -> list[Finding]:
-    """Return what fails, head by head; else the first pass, or the first finding at all, as one for all heads."""
+    """Return what fails, head by head; else the first pass as one for all heads, and one for those that could not be
+    tested, by the first reason."""
     found = [
         one
         for row in range(case.step.ids.shape[0])
@@ -55,7 +58,18 @@ def _over_heads(case: Case, judge: Judge) -> list[Finding]:
     ]
     failed = [one for one in found if one.check.status is Status.FAIL]
     passed_ones = [one for one in found if one.check.status is Status.PASS]
-    return failed or [replace(one, head=None) for one in (passed_ones or found)[:1]]
+    blind = [one for one in found if one.check.status is Status.NOT_TESTABLE]
+    if passed_ones and blind:
+        blind = [_of_some_heads(blind)]
+    return [*failed, *(replace(one, head=None) for one in (*([] if failed else passed_ones[:1]), *blind[:1]))]
+
+
+def _of_some_heads(blind: list[Finding]) -> Finding:
+    """Return what could not be tested for some heads, with them."""
+    heads = sorted({one.head for one in blind if one.head is not None})
+    told = say("heads_one_of" if len(heads) == 1 else "heads_many", numbers=spans(heads))
+    reason = say("of_heads", heads=told, reason=blind[0].check.reason)
+    return replace(blind[0], check=replace(blind[0].check, reason=reason))
 
 
 def _output(case: Case, row: int, index: int) -> Finding | None:
@@ -285,8 +299,10 @@ def _large(case: Case, row: int, index: int, hidden: bool) -> Finding | None:
     if not rows.any() or (hidden and furthest < _BEYOND):
         reason = say("large_no_hidden", beyond=furthest) if hidden else say("no_rows")
         return untested(case, id, expected=wanted, reason=reason, head=index)
-    judged = numerics(output[rows], eager[:, heads.index(index)].float64()[rows], reference.output[rows], case.dtype)
     top = float(np.abs(reference.row_max[np.isfinite(reference.row_max)]).max(initial=0.0))
+    if not hidden and top < _OVERFLOWS:
+        return untested(case, id, expected=wanted, reason=say("large_small", top=top), head=index)
+    judged = numerics(output[rows], eager[:, heads.index(index)].float64()[rows], reference.output[rows], case.dtype)
     measured = say("large_measured", error=judged.kernel.largest, top=top)
     if judged.kernel.mismatched:
         measured = say("large_nan", count=judged.kernel.mismatched, top=top)
