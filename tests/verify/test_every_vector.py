@@ -133,7 +133,7 @@ class TestScenarios:
 
     def test_the_wrong_vectors_are_counted_and_named(self) -> None:
         found = verified(put(live_model(), attentions.BatchDependent), layers=(0,))
-        bad = [o for o in found.failures if o.check.id == "rope.pairing"]
+        bad = [o for o in found.failures if o.check.id == "rope.applied"]
         assert [(o.scenario, o.part) for o in bad] == [("padded", "q")]
         assert "360 of 360 vectors are off: in batch row 0 tokens 0–23, heads 0–5" in bad[0].check.reason.text()
         assert "batch 第 0 行" in bad[0].check.reason.text("zh")

@@ -16,6 +16,7 @@ import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 from transformers.models.qwen3 import modeling_qwen3 as qwen3
+from transformers.models.qwen3.modeling_qwen3 import apply_rotary_pos_emb
 
 import tracer
 from tests.verify import attentions
@@ -158,7 +159,6 @@ def test_a_bare_model_without_a_head_is_a_model_too() -> None:
 
 def snapshot(model: Any) -> tuple[Any, ...]:
     from transformers import modeling_flash_attention_utils as utils
-    from transformers.models.qwen3 import modeling_qwen3 as qwen3
 
     hooks = sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
     weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -678,6 +678,64 @@ def test_keys_that_are_repeated_before_the_attention_function_are_told_apart(rig
     assert status(found, "heads.keys") is (Status.PASS if right else Status.FAIL)
     assert status(found, "heads.values") is (Status.PASS if right else Status.FAIL)
     assert right is (failed(found) == set())
+
+
+class _Own(qwen3.Qwen3Attention):
+    """A right attention with two places to change it: keys after their norm, the tables of cos and sin."""
+
+    def forward(  # type: ignore[override]
+        self, hidden_states: Any, position_embeddings: Any, attention_mask: Any = None, cache: Any = None, **_: Any
+    ) -> Any:
+        q, k, v = attentions._projected(self, hidden_states)
+        q, k = apply_rotary_pos_emb(q, self.keys(k), *self.table(hidden_states, *position_embeddings))
+        if cache is not None:
+            k, v = cache.update(k, v, self.layer_idx)
+        out = torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=attention_mask, is_causal=attention_mask is None and q.shape[2] > 1, enable_gqa=True
+        )
+        return self.o_proj(out.transpose(1, 2).flatten(2)), None
+
+    def keys(self, k: Any) -> Any:
+        return k
+
+    def table(self, _x: Any, cos: Any, sin: Any) -> Any:
+        return cos, sin
+
+
+def test_keys_that_moved_by_a_token_accuse_neither_the_norm_nor_the_pairing() -> None:
+    attention = type("Rolled", (_Own,), {"keys": lambda _, k: k.roll(1, 2)})
+    found = verified(put(live_model(), attention), scenarios=("plain",))
+    assert "rope.applied" in failed(found)
+    assert not {"norm.eps", "rope.pairing"} & failed(found)
+    text = complaint(put(live_model(), attention))
+    assert "k at the attention function is not what RoPE makes of the norm's output  [rope.applied]" in text
+    assert "look for another order of tokens or heads" in text
+
+
+def test_positions_that_an_attention_scales_itself_are_no_other_theta() -> None:
+    def halved(self: Any, x: Any, _cos: Any, _sin: Any) -> Any:
+        each = torch.arange(0, self.head_dim, 2) / self.head_dim
+        angles = torch.arange(x.shape[1])[:, None] / 2 * self.config.rope_parameters["rope_theta"] ** -each
+        table = torch.cat([angles, angles], -1)[None]
+        return table.cos(), table.sin()
+
+    found = verified(put(live_model(), type("Halved", (_Own,), {"table": halved})), scenarios=("plain",))
+    check = outcome(found, "rope.theta").check
+    assert check.status is Status.FAIL
+    assert "all frequencies are 0.5 times those of theta" in check.measured.text()
+    assert check.site is not None
+    assert check.site.path.endswith("test_live_models.py")
+    assert check.site.code.startswith("apply_rotary_pos_emb(")
+
+
+def test_a_weight_that_dropout_took_is_not_told_as_lost_causality() -> None:
+    model = live_model("eager")
+    model.train()
+    for layer in model.model.layers:
+        layer.self_attn.attention_dropout = 0.01
+    text = complaint(model)
+    assert "1. Something is dropped  [dropout.off]" in text
+    assert "[causal.weights]" not in text
 
 
 def test_a_function_of_the_users_own_is_where_its_wrong_heads_are() -> None:

@@ -66,6 +66,18 @@ def _measure(case: Case, name: str) -> Acting | None:
     return Acting(max(eps, 0.0), within, size, wanted) if eps > -within else None
 
 
+def lengths_kept(case: Case, name: str) -> bool:
+    """Return whether what arrived has the lengths of what the norm's module gave, up to one factor, as any turning
+    leaves them; True where the norm was no call of a module."""
+    normed, arrived = case.normed(name), case.arrived(name)
+    if case.norm_call(name) is None or normed is None or arrived is None or normed.shape != arrived.shape:
+        return True
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = np.sqrt(np.sum(arrived**2, axis=-1) / np.sum(normed**2, axis=-1))
+    usable = ratio[np.isfinite(ratio)]
+    return not usable.size or float(np.ptp(usable)) <= (8 * case.unit + 1e-5) * float(np.abs(usable).max())
+
+
 def divisor(weight: Floats, before: Floats, after: Floats) -> Floats:
     """Return what a norm divided the square of each vector by: weight² · before² / after², summed over components."""
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -138,7 +138,19 @@ _ON_A_CACHE = frozenset({"chunk", "decode"})
 
 def _following(found: Verification) -> set[str]:
     """Return the checks that fail because of what another one says."""
-    return _blind_effects(found) | _of_large_scores(found) | _of_an_unused_cache(found)
+    return _blind_effects(found) | _of_large_scores(found) | _of_an_unused_cache(found) | _of_dropout(found)
+
+
+def _of_dropout(found: Verification) -> set[str]:
+    """What is dropped has no weight: those checks of who sees whom that fail by missing weights alone."""
+    failed = found.failures
+    if not any(outcome.check.id == "dropout.off" for outcome in failed):
+        return set()
+    kinds: dict[str, set[object]] = {}
+    for outcome in failed:
+        if "kind" in outcome.check.figures:
+            kinds.setdefault(outcome.check.id, set()).add(outcome.check.figures["kind"])
+    return {id for id, seen in kinds.items() if seen <= {"missing", "short"}}
 
 
 def _of_large_scores(found: Verification) -> set[str]:

@@ -13,7 +13,7 @@ from tracer.verification.case import Case
 from tracer.verification.records import Finding
 from tracer.verification.scenarios import Bools
 
-_OTHER_DENIALS = frozenset({"not_repeatable", "values_changed"})  # causes that turn another claim round
+_OTHER_DENIALS = frozenset({"not_repeatable", "values_changed", "no_turning"})  # causes that turn another claim round
 _RUNS = 6  # as many runs of numbers are written out
 
 
@@ -31,7 +31,7 @@ def claim(id: str, **values: object) -> Message:
 def denial(check: Check) -> Message:
     """Return what is wrong where ``check`` fails: its claim turned round."""
     if check.figures.get("cause") in _OTHER_DENIALS:
-        return message(f"denials.{check.figures['cause']}")
+        return message(f"denials.{check.figures['cause']}", **check.claim.values)
     return message(f"denials.{check.id.replace('.', '_')}", **check.claim.values)
 
 

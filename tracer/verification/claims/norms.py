@@ -17,7 +17,7 @@ from tracer.records import Site, Status
 from tracer.texts import Message
 from tracer.verification import expected, ways
 from tracer.verification.case import Case
-from tracer.verification.eps import Acting, acting_eps, divisor, median
+from tracer.verification.eps import Acting, acting_eps, divisor, lengths_kept, median
 from tracer.verification.expected import Ints
 from tracer.verification.records import Finding
 from tracer.verification.scenarios import Bools
@@ -271,6 +271,9 @@ def _eps(case: Case, name: str) -> Finding:
         acting = Acting(comparison.eps, 0.05 * case.facts.norm_eps, comparison.eps, case.facts.norm_eps)
     if acting is None or not acting.tells:
         reason = _hidden(case, name) if acting is None else say("norm_eps_blind")
+        return untested(case, "norm.eps", expected=wanted, reason=reason, about=about, part=name)
+    if acting.differs and not lengths_kept(case, name):
+        reason = say("norm_eps_after", part=name)
         return untested(case, "norm.eps", expected=wanted, reason=reason, about=about, part=name)
     if acting.differs and explained(case, name) not in ("right", "eps"):
         reason = say("norm_elsewhere", part=name)

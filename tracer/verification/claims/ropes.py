@@ -25,6 +25,7 @@ from tracer.verification.vectors import distance as apart
 from tracer.verification.verdict import finding, say, untested, which
 from tracer.verification.ways import Way
 
+_SCALED = 1e-3  # frequencies that differ from one factor by less than this, relatively, are scaled
 CHECKS = ("rope.applied", "rope.pairing", "rope.positions", "rope.theta", "rope.factor", "scale.once")
 _APART = 4.0
 _THETA_BLIND = 0.05
@@ -173,7 +174,7 @@ def _broken(case: Case, name: str, seen: _Seen, way: Way) -> list[Finding]:
             reason=say("rope_off", part=name, distance=way.farthest, which=which(case, way.bad)),
             site=_place(case, name, id, seen),
             about=_about(id, name),
-            more=_figures(id, name, seen, way),
+            more={**_figures(id, name, seen, way), **_cause(wrong[id])},
         )
         if id in wrong
         else _untested(case, id, name, say("rope_elsewhere", part=name))
@@ -195,7 +196,7 @@ def _wrong(case: Case, seen: _Seen) -> dict[str, Message]:
     if seen.distances[best] <= tolerance and best in ("neighbours", "mixed", "backwards"):
         return {"rope.pairing": say(f"rope_is_{best}")}
     if turning.residual > max(8 * tolerance, 1e-3):
-        return {"rope.pairing": say("rope_is_no_turning", residual=turning.residual)}
+        return {"rope.applied": say("rope_is_no_turning", residual=turning.residual)}
     wrong: dict[str, Message] = {}
     span = float(seen.at.max() - seen.at.min())
     off = (turning.frequencies - rope.frequencies) * span
@@ -210,7 +211,12 @@ def _wrong(case: Case, seen: _Seen) -> dict[str, Message]:
         wrong["scale.once"] = say("scale_once_measured", ratio=turning.factor / (table or rope.factor))
     if not wrong and turning.residual < seen.distance / 2:  # other frequencies explain it, by little
         return {"rope.theta": _theta(turning, rope)}
-    return wrong or {"rope.pairing": say("rope_is_no_turning", residual=turning.residual)}
+    return wrong or {"rope.applied": say("rope_is_no_turning", residual=turning.residual)}
+
+
+def _cause(measured: Message) -> dict[str, Figure]:
+    """Return the cause where it is not the usual one of its check: something else than a turning was done."""
+    return {"cause": "no_turning"} if measured.id == "verify.rope_is_no_turning" else {}
 
 
 def _table_factor(case: Case) -> float | None:
@@ -240,6 +246,10 @@ def _positions(seen: _Seen) -> Message:
 
 
 def _theta(turning: Turning, rope: Rope) -> Message:
+    ratio = turning.frequencies / rope.frequencies
+    mean = float(np.sum(turning.weights * ratio))
+    if abs(mean - 1) > _SCALED and float(np.sum(turning.weights * np.abs(ratio / mean - 1))) < _SCALED:
+        return say("rope_frequencies_scaled", ratio=mean, theta=rope.theta)
     if rope.kind == "default":
         return say("rope_theta_measured", theta=theta_of(turning.frequencies, turning.weights))
     off = np.abs(turning.frequencies / rope.frequencies - 1)
@@ -276,6 +286,8 @@ def _place(case: Case, name: str, id: str, seen: _Seen | None) -> Site | None:
     places = case.places
     if id == "scale.once":
         return places.site("interface.query" if name == "q" else "interface.key", "rope.call")
+    if id in ("rope.positions", "rope.theta", "rope.factor") and _table_is_right(case):
+        return places.site("rope.call", f"rope.{name}") or places.function("attention_forward")
     if id == "rope.pairing":
         return places.site("rope.half", f"rope.{name}", "rope.call", f"norm.{name}")
     if id == "rope.positions":
@@ -297,6 +309,19 @@ def _place(case: Case, name: str, id: str, seen: _Seen | None) -> Site | None:
     if _turned_elsewhere(case, seen):
         return places.site("rope.cos", "rope.angles")
     return places.site(f"rope.{name}", "rope.call", f"norm.{name}")
+
+
+def _table_is_right(case: Case) -> bool:
+    """Return whether cos and sin, as the attention received them, are those that the config asks for."""
+    if case.seen.cos is None or case.seen.sin is None or case.rope is None:
+        return False
+    cos, sin = (array.float64()[case.rows] for array in (case.seen.cos, case.seen.sin))
+    within = 2 * case.rope_tolerance
+    angles = expected.angles(case.rope, case.positions)
+    right = [np.tile(function(angles), 2) * case.rope.factor for function in (np.cos, np.sin)]
+    if cos.shape != right[0].shape or sin.shape != right[1].shape:
+        return False
+    return bool(max(np.abs(cos - right[0]).max(initial=0.0), np.abs(sin - right[1]).max(initial=0.0)) <= within)
 
 
 def _turned_elsewhere(case: Case, seen: _Seen | None) -> bool:
