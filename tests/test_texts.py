@@ -6,6 +6,7 @@ import string
 import pytest
 
 from tracer import data, texts
+from tracer.page.visible import visible
 
 BLANKS = string.Formatter()
 
@@ -20,6 +21,14 @@ def test_a_text_has_every_language_and_the_same_blanks_in_each(entry: str) -> No
     assert set(by_language) == set(texts.LANGUAGES)
     assert all(template.strip() for template in by_language.values())
     assert len({frozenset(blanks(template)) for template in by_language.values()}) == 1
+
+
+def test_no_text_holds_a_character_that_a_page_would_spell_out() -> None:
+    """A no-break space in a text of the tool's own would be shown as ``\\xa0``: pages trust no text, not even these."""
+    for entry, by_language in texts.catalogue().items():
+        for template in by_language.values():
+            for line in template.splitlines():
+                assert visible(line) == line, entry
 
 
 def test_a_missing_text_is_an_error_that_names_it() -> None:
