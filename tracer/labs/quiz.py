@@ -16,6 +16,7 @@ from tracer.labs.questions import Choice, Numeric, Question, questions
 from tracer.labs.words import Words
 
 TRIES = 2
+_FIRST_SEED = 7
 _MOST_KEYS, _MOST_PARTS = 6, 8
 _SKIP, _QUIT, _HINT = ("", "skip", "跳过"), ("q", "quit", "exit", "退出"), ("?", "？", "hint", "提示")
 
@@ -87,8 +88,11 @@ def check(solution: Solution, query: int) -> None:
         raise InputError("labs.quiz_large", keys=keys, parts=parts, most_keys=_MOST_KEYS, most_parts=_MOST_PARTS)
 
 
-def run(solution: Solution, query: int, language: str, voice: Voice) -> Score:
-    """Ask everything about one query, and return how it went. Ends early where the reader does."""
+def run(solution: Solution, query: int, language: str, voice: Voice, seed: int | None = None) -> Score:
+    """Ask everything about one query, and return how it went. Ends early where the reader does.
+
+    ``seed`` is what the numbers were drawn from, None where they were given or are the lesson's own.
+    """
     say = Words(language)
     listed = questions(solution, query)
     voice.tell(say("quiz_welcome", count=len(listed)))
@@ -103,7 +107,9 @@ def run(solution: Solution, query: int, language: str, voice: Voice) -> Score:
     ending = "quiz_end" if score.ended else "quiz_end_early"
     voice.tell(say(ending, right=score.right, total=score.total, answered=len(asked)))
     command = f"trace lab {NAME}"
-    voice.tell(say("quiz_end_next", lab=command, variant=f"{command} --quiz --seed 7", model=WHOLE_MODEL))
+    same = command if seed is None else f"{command} --seed {seed}"
+    other = f"{command} --quiz --seed {_FIRST_SEED if seed is None else seed + 1}"
+    voice.tell(say("quiz_end_next", lab=same, variant=other, model=WHOLE_MODEL))
     return score
 
 
