@@ -14,6 +14,7 @@ from tracer.labs.hand import Solution
 from tracer.labs.lesson import FORMAT
 from tracer.labs.questions import Choice, Numeric, Question, questions
 from tracer.labs.words import Words
+from tracer.texts import Listing
 
 TRIES = 2
 _FIRST_SEED = 7
@@ -126,7 +127,7 @@ def _statement(say: Words, solution: Solution, query: int) -> Iterator[str]:
     if asked.scores is None:
         yield say("quiz_scale", scale=short(head.scale), width=head.q.shape[1])
     if not visible.all():
-        hidden = ", ".join(named("k", j) for j, seen in enumerate(visible) if not seen)
+        hidden = Listing(named("k", j) for j, seen in enumerate(visible) if not seen)
         yield say("quiz_hidden", keys=hidden)
 
 
