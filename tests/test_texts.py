@@ -1,11 +1,13 @@
 """Every text exists in every language, with the same blanks to fill."""
 
+import pickle
 import re
 import string
 
 import pytest
 
 from tracer import data, texts
+from tracer.page.visible import visible
 
 BLANKS = string.Formatter()
 
@@ -22,9 +24,24 @@ def test_a_text_has_every_language_and_the_same_blanks_in_each(entry: str) -> No
     assert len({frozenset(blanks(template)) for template in by_language.values()}) == 1
 
 
+def test_no_text_holds_a_character_that_a_page_would_spell_out() -> None:
+    """A no-break space in a text of the tool's own would be shown as ``\\xa0``: pages trust no text, not even these."""
+    for entry, by_language in texts.catalogue().items():
+        for template in by_language.values():
+            for line in template.splitlines():
+                assert visible(line) == line, entry
+
+
 def test_a_missing_text_is_an_error_that_names_it() -> None:
     with pytest.raises(texts.MissingText, match=r"no text 'arrays\.nothing'"):
         texts.render("arrays.nothing", {}, "en")
+
+
+def test_things_named_one_after_another_are_set_apart_as_each_language_does() -> None:
+    said = texts.message("labs.quiz_hidden", keys=texts.Listing(("k₁", "k₂", "k₃")))
+    assert said.text("en") == "hidden from this query: k₁, k₂, k₃"
+    assert said.text("zh") == "对这个 query 不可见：k₁、k₂、k₃"
+    assert pickle.loads(pickle.dumps(said)).text("zh") == said.text("zh")
 
 
 def test_a_value_cannot_reach_into_an_object() -> None:

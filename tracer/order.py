@@ -9,6 +9,7 @@ _ORDER = (
     "cos",
     "sin",
     "hidden",
+    "qkv",
     "q_proj",
     "q_norm",
     "k_proj",

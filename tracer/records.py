@@ -1,7 +1,8 @@
 """The plain records that every part hands to the next. Frozen, no behaviour beyond what follows from their own fields.
 
-Axis letters: B batch, T tokens (Tq, Tk where they differ), H query heads, K key/value heads, D head_dim, C hidden size.
-Spans count lines from 1 and columns from 0 in code points; the end is exclusive. Must not know: torch, rendering.
+Axis letters: B batch, T tokens (Tq, Tk where they differ), H query heads, K key/value heads, D head_dim, C hidden size;
+H·D is H heads of D side by side, and (H+2K)·D all heads of Q, K and V. Spans count lines from 1 and columns from 0 in
+code points; the end is exclusive. Must not know: torch, rendering.
 """
 
 from collections.abc import Mapping

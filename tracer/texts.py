@@ -46,6 +46,12 @@ def message(id: str, **values: object) -> Message:
     return Message(id, MappingProxyType(values))
 
 
+class Listing(tuple[str, ...]):
+    """Things named one after another, which each language sets apart in its own way: a value of a text."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Spoken:
     """The texts of one file in one language: ``say("title")``. A subclass names the file."""
@@ -105,4 +111,6 @@ class _Filler(string.Formatter):
 
     def get_field(self, field_name: str, args: object, kwargs: Mapping[str, object]) -> tuple[object, str]:
         value = kwargs[field_name]
+        if isinstance(value, Listing):
+            return render("words.between", {}, self._language).join(value), field_name
         return (value.text(self._language) if isinstance(value, Message) else value), field_name

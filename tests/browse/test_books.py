@@ -224,6 +224,24 @@ def test_a_citation_has_lesson_formula_tensor_place_and_value() -> None:
     assert rows[-1] == "my derivation: …"
 
 
+@pytest.mark.parametrize(
+    ("id", "formula"),
+    [
+        ("norm", "q̂ = q ⊙ γ / √(mean(q²) + ε)"),
+        ("norm.k", "k̂ = k ⊙ γ / √(mean(k²) + ε)"),
+        ("norm.formula", "q̂ = q ⊙ γ / √(mean(q²) + ε)"),
+        ("project.k", "K = x·W_kᵀ"),
+        ("project.v", "V = x·W_vᵀ"),
+    ],
+)
+def test_a_formula_is_that_of_the_tensor_at_the_place(id: str, formula: str) -> None:
+    read = shelf().book("transformers")
+    spot = replace(place(read, "project"), place=id, capture=None)
+    assert f"formula: {formula}" in citation(read, spot, "en").splitlines()
+    said = {section.id: section for section in details(read, spot, "en")}
+    assert formula in str(said["formula"].blocks)
+
+
 def test_a_citation_of_the_scale_has_every_digit() -> None:
     traced = shelf(traced=True).book("transformers")
     assert "scale 的值：0.3535533905932738" in citation(traced, place(traced, "scale"), "zh")

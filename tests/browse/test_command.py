@@ -19,6 +19,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[BrowseApp]:
     apps: list[BrowseApp] = []
     monkeypatch.setattr(BrowseApp, "run", lambda app: apps.append(app))
     monkeypatch.setattr("tracer.cli.commands.browse._no_terminal", lambda: None)
+    monkeypatch.setenv("TERM", "xterm-256color")
     return apps
 
 
@@ -27,6 +28,23 @@ def test_a_pipe_gets_a_sentence_and_the_command_that_prints(capsys: pytest.Captu
     written = capsys.readouterr()
     assert written.out == ""
     assert "standard input is not one" in written.err
+    assert "trace source qwen3" in written.err
+
+
+@pytest.mark.parametrize(("language", "says"), [("en", "it can only print (TERM=dumb)"), ("zh", "TERM=dumb")])
+def test_a_terminal_that_can_only_print_is_sent_no_codes(
+    started: list[BrowseApp],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    language: str,
+    says: str,
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    assert run(("browse", "qwen3", "--lang", language)) == 2
+    written = capsys.readouterr()
+    assert (started, written.out) == ([], "")
+    assert "\x1b" not in written.err
+    assert says in " ".join(written.err.split())
     assert "trace source qwen3" in written.err
 
 
@@ -63,6 +81,7 @@ def test_a_fault_ends_in_a_sentence_and_no_traceback(
 
     monkeypatch.delenv("TRACER_DEBUG", raising=False)
     monkeypatch.setattr("tracer.cli.commands.browse._no_terminal", lambda: None)
+    monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr(
         BrowseApp, "run", lambda app: real(app, headless=True, auto_pilot=lambda pilot: pilot.press("y"))
     )

@@ -211,6 +211,40 @@ def test_a_saved_trace_shows_what_was_asked_for_then(trace: Trace, tmp_path: Pat
     assert trace("show", str(saved)).out != trace("show", str(saved), "--head", "0").out
 
 
+def _advice(page: str, heading: str) -> list[str]:
+    """The options and commands under the heading of what can be done next."""
+    rows = page.partition(f"── {heading} ─")[2].splitlines()[1:]
+    return [row[1:].partition("  ")[0] for row in rows if row[1:2].strip()]
+
+
+@pytest.mark.parametrize(("language", "heading"), [("en", "Next"), ("zh", "接下来")])
+def test_what_can_be_done_next_can_be_done(
+    trace: Trace, calls: Calls, tmp_path: Path, language: str, heading: str
+) -> None:
+    """Each piece of advice is taken, in the command that gave it; a file is not advised to be saved again."""
+    saved, other, html = (tmp_path / name for name in ("a.safetensors", "b.safetensors", "R.html"))
+
+    def advised(*words: str) -> list[str]:
+        return _advice(trace(*words, "--lang", language).out, heading)
+
+    run = ["qwen3", "--head", "1"]
+    assert advised(*run) == ["--query 4", "--head", "--save FILE.safetensors"]
+    assert advised(*run, "--save", str(saved)) == ["--query 4", "--head", "trace show FILE"]
+
+    layer = invented()
+    save(look_at(replace(layer, request=replace(layer.request, head=1, query=2)), 1), other)
+    shown = ["--query 4", "--head 2", "--format html -o R.html", "trace diff FILE OTHER"]
+    assert advised("show", str(saved)) == shown
+    assert advised("show", str(other)) == shown
+    assert advised("show", str(other), "--query", "4", "--head", "3") == ["--query 0", "--head 0", *shown[2:]]
+    for words in ("--query 4", "--head 2", f"--format html -o {html}"):
+        assert trace("show", str(saved), *words.split()).code == 0
+    assert trace("diff", str(saved), str(other)).code in (0, 1)
+    report = html.read_text(encoding="utf-8")
+    assert "--head 2</code>" in report
+    assert "--save FILE" not in report
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

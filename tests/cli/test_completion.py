@@ -41,6 +41,17 @@ def complete(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], l
         ("trace v", ["verify", "vendor"]),
         ("trace vendor s", ["sync", "status"]),
         ("trace vendor sync nano", ["nano-vllm"]),
+        ("trace source q", ["qwen3", "q", "qkv"]),
+        ("trace source qwen3 sc", ["scale", "scores", "scale-path", "scale.call"]),
+        ("trace source qwen3 scale.a", []),
+        ("trace source --framework vllm qwen3 scale.a", ["scale.argument", "scale.attribute"]),
+        ("trace source qwen3 scale ", []),
+        ("trace source scale q", []),
+        ("trace source qwen3 scale --framework ", ["transformers", "nano-vllm", "vllm", "sglang", "flash-attn"]),
+        ("trace source qwen3 --framework nonsense f", ["frameworks", "formulas"]),
+        ("trace compare qwen3 --engines ", ["transformers", "nano-vllm"]),
+        ("trace compare qwen3 --engines transformers,", ["transformers,nano-vllm"]),
+        ("trace compare qwen3 --kernels cpu-flash,s", ["cpu-flash,sdpa"]),
     ],
 )
 def test_what_is_offered(complete: Callable[[str], list[str]], line: str, expected: list[str]) -> None:
@@ -49,6 +60,9 @@ def test_what_is_offered(complete: Callable[[str], list[str]], line: str, expect
 
 def test_every_model_and_command_is_offered(complete: Callable[[str], list[str]]) -> None:
     assert complete("trace ")[0] == "qwen3"
+    offered = complete("trace source qwen3 ")
+    assert {"scale", "causal", "softmax", "glossary", "norm.k"} <= set(offered)
+    assert len(offered) == len(set(offered))
 
 
 def test_fish_shows_the_texts_in_the_language_of_the_locale(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def test_the_page_of_a_right_kernel(trace: Trace, tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     Path("a.py").write_text(RIGHT)
     out = trace("lint", "a.py").out
-    assert "no findings, judged right: 1 of 1" in out
+    assert "no findings · judged right: 1 of 1" in out
     assert "flash_attn_func  a.py:3:11  f" in out
     assert "scale default, equals head_dim**-0.5" in out
     assert "causal True" in out
@@ -42,10 +42,18 @@ def test_the_page_of_a_right_kernel(trace: Trace, tmp_path: Path, monkeypatch: p
 def test_what_the_caller_decides_is_counted_apart(trace: Trace, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(DEPENDS)
     out = " ".join(trace("lint", str(tmp_path)).out.split())
-    assert "judged right: 0 of 1, scale right, causality left to the caller: 1" in out
+    assert "no findings · judged right: 0 of 1 · scale right, causality left to the caller: 1" in out
     assert "~ flash_attn_func" in out
     assert "causal depends on causal" in out
     assert "✓" not in out
+
+
+def test_a_page_without_kernels_has_no_section_for_them(trace: Trace, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\n")
+    for language, heading in (("en", "Kernels"), ("zh", "kernel ─")):
+        out = trace("lint", str(tmp_path), "--lang", language).out
+        assert heading not in out
+        assert len(out.split("\n\n")) == 1
 
 
 def test_the_page_in_chinese(trace: Trace, tmp_path: Path) -> None:

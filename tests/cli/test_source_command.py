@@ -117,3 +117,11 @@ def test_the_exit_code_of_a_check(
     ended = trace("source", "--check")
     assert ended.code == code
     assert ended.out == "✗ r: w\n" * len(held)
+
+
+def test_the_help_says_from_where_places_count_and_what_brings_the_files(trace: Trace) -> None:
+    said = " ".join(trace("source", "--help").out.split())
+    assert "lines count from 1 and columns from 0, as Python's own do" in said
+    assert "All but transformers are brought by trace vendor sync." in said
+    said = "".join(trace("source", "--help", "--lang", "zh").out.split())
+    assert "行号从1数起，列号从0数起" in said

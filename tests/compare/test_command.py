@@ -32,6 +32,14 @@ def test_two_that_part_end_with_1_and_the_page_fits_the_terminal(capsys: pytest.
     assert max(len(line) for line in out.splitlines()) <= 80
 
 
+def test_the_help_says_where_they_part_as_the_page_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(("compare", "--help")) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "in float32 they part within layer 0, at the residual beside its first norm" in said
+    assert run(("compare", "--help", "--lang", "zh")) == 0
+    assert "两者在第0层内、第一个归一化旁边的残差处就分叉了" in "".join(capsys.readouterr().out.split())
+
+
 def test_two_that_agree_end_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert trace("--engines", "transformers,nano-vllm", "--dtype", "bfloat16", "--layer", "1") == 0
     assert "they agree" in capsys.readouterr().out

@@ -36,7 +36,7 @@ from tracer.vendoring import places
 pytestmark = pytest.mark.usefixtures("nano_vllm_files")
 _CACHE = Path(tempfile.mkdtemp(prefix="tracer-anchors-"))
 STEPS = {"hidden", "cos", "sin", "q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "q_rope", "k_rope", "q", "k", "v"}
-STEPS |= {"merged", "o_proj"}
+STEPS |= {"qkv", "merged", "o_proj"}
 
 
 def wanted(folder: Path, layer: int, ids: tuple[int, ...], dtype: str, kernel: str = "cpu-flash") -> Wanted:
@@ -80,6 +80,7 @@ def test_every_step_is_captured_at_nano_vllm_s_own_place(traced: LayerTrace) -> 
         assert capture.site.project == "nano-vllm"
         assert capture.site.link_kind == "commit"
     assert traced.captures["q_proj"].site.code == "qkv.split([self.q_size, self.kv_size, self.kv_size], dim=-1)"
+    assert traced.captures["qkv"].site.code == "self.qkv_proj(hidden_states)"
     assert traced.captures["q_norm"].site.code == "self.q_norm(q)"
     assert traced.captures["q"].site.scope == "Attention.forward"
     assert traced.kernel.site.code.startswith("flash_attn_varlen_func(q, k, v,")
@@ -95,6 +96,20 @@ def test_packed_projections_are_split_into_what_the_checkpoint_s_own_weights_giv
         full = f"model.layers.0.self_attn.{name}.weight"
         weight = checkpoint.load([full], torch.float64)[full]
         assert np.abs(traced.captures[name].array.float64() - (hidden @ weight.T).numpy()).max() < 1e-5
+    parts = [traced.captures[name].array.float64() for name in ("q_proj", "k_proj", "v_proj")]
+    assert np.array_equal(traced.captures["qkv"].array.float64(), np.concatenate(parts, axis=-1))
+
+
+@pytest.mark.parametrize(("language", "between"), [("en", ", split at "), ("zh", "，拆分在 ")])
+def test_the_first_step_names_the_product_and_the_split_beside_it(
+    traced: LayerTrace, language: str, between: str
+) -> None:
+    page = render(head_page(look_at(traced, 1), language), Screen(width=120))
+    packed, split = (traced.captures[name].site for name in ("qkv", "q_proj"))
+    (row,) = [row for row in page.splitlines() if "Q = x·W_qᵀ" in row]
+    assert f"{packed.place}{between}{split.span.line}:{split.span.column}" in row
+    assert "self.qkv_proj(hidden_states)" in page
+    assert "T=9, (H+2K)·D=" in page
 
 
 def test_captures_hold_what_was_there_before_the_norm_wrote_in_place(traced: LayerTrace) -> None:

@@ -46,6 +46,21 @@ def test_every_lab_fits_every_width(
     assert "{" not in ended.out
 
 
+@pytest.mark.parametrize(
+    ("words", "language", "said"),
+    [
+        (["softmax"], "en", "subtracted, all 21 gave weights"),
+        (["softmax"], "zh", "全部21种都算出了权重"),
+        (["softmax", "--scores", "[1e30, 0, -1e30]"], "en", "of 21 gave weights"),
+        (["flash"], "en", "All 12 queries compared"),
+        (["flash"], "zh", "比较了全部12个query"),
+    ],
+)
+def test_all_are_called_all(trace: Any, words: list[str], language: str, said: str) -> None:
+    out = trace("lab", *words, "--lang", language).out
+    assert said in ("".join(out.split()) if language == "zh" else " ".join(out.split()))
+
+
 @pytest.mark.parametrize("name", LABS)
 def test_every_lab_says_what_to_look_for_what_to_notice_asks_and_leads_on(trace: Any, name: str) -> None:
     out = trace("lab", name, *LABS[name]).out

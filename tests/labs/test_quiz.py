@@ -181,6 +181,17 @@ def test_a_scripted_quiz_reads_like_a_conversation(trace: Any, typed: Callable[[
     assert "Done: 7 of 7 right." in ended.out
 
 
+def test_the_other_numbers_offered_are_others(trace: Any, typed: Callable[[bytes], None]) -> None:
+    for given, same, other in (
+        ([], "trace lab attention.", "--seed 7"),
+        (["--seed", "7"], "trace lab attention --seed 7.", "--seed 8"),
+    ):
+        typed(b"quit\n")
+        said = " ".join(trace("lab", "attention", "--quiz", *given).out.split())
+        assert f"All numbers at a glance: {same}" in said
+        assert f"Other numbers: trace lab attention --quiz {other}." in said
+
+
 def test_a_quiz_as_json_keeps_the_conversation_out_of_it(trace: Any, typed: Callable[[bytes], None]) -> None:
     typed(b"1, 0\n0.7071, 0\n")
     ended = trace("lab", "attention", "--quiz", "--format", "json")

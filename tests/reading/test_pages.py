@@ -80,7 +80,7 @@ def test_the_way_of_the_flag_is_explained_by_what_it_hides() -> None:
 
 
 def test_a_formula_without_axes_is_a_scalar() -> None:
-    assert "a scalar" in shown(name="scale")
+    assert "\na scalar\n" in "\n".join(row.strip() for row in shown(name="scale").splitlines())
     assert "标量" in shown("zh", name="formulas")
     assert " []" not in shown(name="formulas")
 

@@ -71,6 +71,30 @@ def test_versions_kernel_scale_and_source() -> None:
         assert said in text
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_two_places_of_a_step_stand_one_above_the_other(language: str) -> None:
+    """What is written there stands in their column, too, however long: at the margin it would look like a step."""
+    from rich.cells import cell_len
+
+    a = invented()
+    code = f"other_function(q, k, v, {', '.join(f'number_{index}=index' for index in range(9))})"
+    elsewhere = site(7, code, path="other.py", sha256="cd" * 32)
+    hops = (a.scale.hops[0], replace(a.scale.hops[1], site=elsewhere))
+    b = replace(a, kernel=replace(a.kernel, site=elsewhere), scale=replace(a.scale, hops=hops))
+    rows = shown(a, b, language).splitlines()
+    upper = next(index for index, row in enumerate(rows) if row.startswith(" kernel ") and "flash_varlen_fn" in row)
+    column = cell_len(rows[upper].partition("modeling_qwen3.py:850:8")[0])
+    assert rows[upper].split()[:2] == ["kernel", "A"]
+    assert rows[upper + 1].split()[:2] == ["B", "other.py:7:8"]
+    assert cell_len(rows[upper].partition(" A ")[0]) == cell_len(rows[upper + 1].partition(" B ")[0])
+    assert cell_len(rows[upper + 1].partition("other.py")[0]) == column
+    assert "number_8=index" not in rows[upper + 1]
+    assert rows[upper + 2][: column + 1].strip() != ""
+    assert rows[upper + 2][:column].strip() == ""
+    hop = next(row for row in rows[upper:] if row.startswith(" scale"))
+    assert cell_len(hop.partition("modeling_")[0]) == column
+
+
 def test_the_same_numbers_from_other_versions() -> None:
     a = invented()
     text = shown(a, replace(a, versions={**a.versions, "torch": "2.12.0"}))

@@ -5,7 +5,7 @@ Must not know: screens, clipboards.
 
 from tracer.arrays import Array
 from tracer.browse.books import Book, Spot
-from tracer.browse.details import formula_names, shortened
+from tracer.browse.details import formula_at, formula_names, shortened
 from tracer.page import numbers
 from tracer.page.header import ref
 from tracer.page.wording import shape
@@ -30,7 +30,7 @@ def citation(book: Book, spot: Spot, language: str) -> str:
             _said("cite_lesson", language, title=lesson.texts[language]["title"], parts=" ".join(lesson.covers))
         )
     for name in formula_names(spot):
-        rows.append(_said("cite_formula", language, formula=catalogue.formulas()[name]["formula"]))
+        rows.append(_said("cite_formula", language, formula=formula_at(spot, name)))
     rows += _seen(book, spot, language)
     return "\n".join([*rows, _said("cite_question", language), ""])
 

@@ -29,7 +29,7 @@ def details(book: Book, spot: Spot, language: str, others: Sequence[Book] = ()) 
     facts.append(Prose(line(Piece(shortened(spot.code), Role.CODE))))
     sections = [Section("place", "", heading(spot), tuple(facts))]
     names = formula_names(spot)
-    own = _traced_formula(book, spot)
+    own = _traced_formula(book, spot) or (formula_at(spot, names[0]) if names else "")
     if names or own:
         blocks: list[Block] = [formulas(say, names, own)] if names else [Prose(line(Piece(own, Role.FORMULA)))]
         sections.append(Section("formula", "", line(say("formulas_heading")), tuple(blocks)))
@@ -70,6 +70,13 @@ def formula_names(spot: Spot) -> tuple[str, ...]:
         return (name,)
     lessons = catalogue.lessons_at(spot.framework, spot.place)
     return tuple(dict.fromkeys(each for lesson in lessons for each in lesson.formulas))
+
+
+def formula_at(spot: Spot, name: str) -> str:
+    """Return the formula ``name`` as it reads at ``spot``, which may be that of the keys or the values alone."""
+    entry = catalogue.formulas()[name]
+    part = (spot.place or "").rpartition(".")[2]
+    return entry.get(f"formula_{part}", entry["formula"])
 
 
 def shortened(code: str, most: int = _MOST_CODE) -> str:

@@ -10,7 +10,7 @@ from tracer.checks.outcome import Figure, outcome, overflow, say
 from tracer.checks.subject import Subject
 from tracer.maths.visibility import Bools
 from tracer.records import Check, Status
-from tracer.texts import Message
+from tracer.texts import Listing, Message
 
 
 def flag(subject: Subject) -> Check:
@@ -89,5 +89,6 @@ def _why(subject: Subject, known: bool) -> Message:
     return subject.why_reached(reached) if reached else subject.undefined
 
 
-def _numbers(tokens: list[int]) -> str:
-    return ", ".join(map(str, tokens)) if len(tokens) <= 6 else f"{tokens[0]}, {tokens[1]}, …, {tokens[-1]}"
+def _numbers(tokens: list[int]) -> Listing:
+    shown = map(str, tokens) if len(tokens) <= 6 else (str(tokens[0]), str(tokens[1]), "…", str(tokens[-1]))
+    return Listing(shown)

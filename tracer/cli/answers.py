@@ -21,6 +21,7 @@ from tracer.texts import message
 
 if TYPE_CHECKING:
     from tracer.engines.transformers.placement import Placement
+    from tracer.page.onward import Origin
     from tracer.records import LayerTrace
     from tracer.render.terminal.screen import Screen
     from tracer.result import Trace
@@ -162,7 +163,16 @@ def _rendered(heads: Sequence["Trace"], asked: RunOptions | ShowOptions, languag
     if len(heads) > 1:
         layers = {id(traced.layer): traced.layer for traced in heads}
         return text.overview_text(list(layers.values()), language, surface, traces=heads)
-    return text.head_text(first, language, surface, query=first.layer.request.query, window=asked.window)
+    query = first.layer.request.query
+    return text.head_text(first, language, surface, query=query, window=asked.window, origin=_origin(asked))
+
+
+def _origin(asked: RunOptions | ShowOptions) -> "Origin":
+    from tracer.page.onward import Origin
+
+    if isinstance(asked, ShowOptions):
+        return Origin.FILE
+    return Origin.RUN if asked.save is None else Origin.KEPT
 
 
 def _surface(output: Path | None) -> "Screen":
@@ -188,7 +198,8 @@ def _html(heads: Sequence["Trace"], asked: RunOptions | ShowOptions, language: s
     from tracer.render.html.render import render
 
     shown = next((traced for traced in heads if traced.exit_code == exits.FAILED), heads[0])
-    return render(report(shown, language, query=shown.layer.request.query, size=asked.window)).encode("utf-8")
+    query = shown.layer.request.query
+    return render(report(shown, language, query=query, size=asked.window, origin=_origin(asked))).encode("utf-8")
 
 
 def deliver(answer: str | bytes, output: Path | None, language: str) -> None:

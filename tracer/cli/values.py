@@ -5,7 +5,7 @@ Must not know: any particular option.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +143,17 @@ class Text(click.ParamType[str]):
         except UnicodeEncodeError as error:
             raise InputError(self.not_unicode, option=_name(param), place=error.start + 1) from error
         return str(value)
+
+
+class Suggested(Text):
+    """Text of which some words are known beforehand, which ``known`` looks up where it is needed."""
+
+    def __init__(self, known: Callable[[click.Context], Iterable[str]]) -> None:
+        self._known = known
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        """Return the known words that begin with ``incomplete``."""
+        return [CompletionItem(word) for word in self._known(ctx) if word.startswith(incomplete)]
 
 
 class File(click.ParamType[Path]):

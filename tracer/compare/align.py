@@ -5,6 +5,8 @@ from tracer.order import in_order
 from tracer.records import LayerTrace
 from tracer.saved.axes import tokens_first
 
+_PACKED = "qkv"  # one product's result, whose parts are steps of their own in every code base: q_proj, k_proj, v_proj
+
 
 def values(trace: LayerTrace) -> dict[str, Value]:
     """Return every step of a trace in the common layout: [T, …] without a batch axis; lse stays [H, T]."""
@@ -12,6 +14,7 @@ def values(trace: LayerTrace) -> dict[str, Value]:
     found = {
         name: Value(layer, name, tokens_first(capture.array, capture.axes, name), capture.site)
         for name, capture in trace.captures.items()
+        if name != _PACKED
     }
     kernel = trace.kernel
     found["output"] = Value(layer, "output", kernel.output, kernel.site)

@@ -4,25 +4,23 @@ Must not know: numbers, how anything was run.
 """
 
 import re
-from collections.abc import Iterable
 from difflib import SequenceMatcher
 
 from tracer.compare.records import Comparison
 from tracer.compare.wording import Say
 from tracer.page.diff import step_name
 from tracer.page.record import Block, Facts, Line, Piece, Prose, Role, Section, line
-from tracer.page.wording import file_name_of, muted, place
+from tracer.page.sides import named_sides, one_line, sides, together
+from tracer.page.wording import file_name_of, muted
 from tracer.records import Site
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
-_Named = tuple[list[str], Site | None, Site | None]
 
 
 def places(say: Say, found: Comparison) -> Section:
     """Return where each step of the asked layer is written on both sides, and what is written there."""
-    named = [(", ".join(names), a, b) for names, a, b in _together((pair.name, pair.a, pair.b) for pair in found.steps)]
-    size = max((len(name) for name, _, _ in named), default=0)
-    rows = [row for name, a, b in named for row in _sides(say, a, b, f"{name:<{size}}  ")]
+    named = together(((pair.name, pair.a, pair.b) for pair in found.steps), ", ")
+    rows = named_sides(named, muted(say("not_there")))
     return Section("places", "", line(say("places_heading")), (Facts(tuple(rows)),))
 
 
@@ -38,10 +36,10 @@ def sources(say: Say, found: Comparison) -> Section | None:
     rewritten = [one for one in found.diff.places if one.rewritten]
     blocks: list[Block] = [Prose(line(say.count("sources_files", len(found.diff.sources), files=files)))]
     blocks.append(Prose(line(say("sources_lead", moved=moved, rewritten=len(rewritten)))))
-    for names, a, b in _together((step_name(one.name, say.language), one.a, one.b) for one in rewritten):
-        blocks.append(Prose(line(Piece("; ".join(names), Role.CODE))))
+    for names, a, b in together(((step_name(one.name, say.language), one.a, one.b) for one in rewritten), "; "):
+        blocks.append(Prose(line(Piece(names, Role.CODE))))
         both = _changed(say, a, b) if a is not None and b is not None else ()
-        blocks.append(Facts((*_sides(say, a, b), *(((), text) for text in both))))
+        blocks.append(Facts((*sides(a, b, muted(say("not_there"))), *(((), text) for text in both))))
     return Section("sources", "", heading, tuple(blocks))
 
 
@@ -73,45 +71,10 @@ def _tokens(code: str) -> list[re.Match[str]]:
 
 
 def _stretch(code: str, tokens: list[re.Match[str]]) -> str:
-    return _one_line(code[tokens[0].start() : tokens[-1].end()]) if tokens else ""
-
-
-def _together(named: Iterable[tuple[str, Site | None, Site | None]]) -> list[_Named]:
-    """Return the steps with those that one pair of expressions makes, as a call's output and logsumexp, in one."""
-    groups: dict[tuple[object, object], list[str]] = {}
-    sites: dict[tuple[object, object], tuple[Site | None, Site | None]] = {}
-    for name, a, b in named:
-        key = (_spot(a), _spot(b))
-        groups.setdefault(key, []).append(name)
-        sites[key] = (a, b)
-    return [(names, *sites[key]) for key, names in groups.items()]
-
-
-def _spot(site: Site | None) -> object:
-    return None if site is None else (site.sha256, site.span)
-
-
-def _sides(say: Say, a: Site | None, b: Site | None, name: str = "") -> list[tuple[Line, Line]]:
-    if a is not None and b is not None and _spot(a) == _spot(b):
-        return [(line(Piece(name, Role.CODE), Piece("AB", Role.LABEL)), _written(say, a))]
-    names = (name, " " * len(name))
-    return [
-        (line(Piece(names[index], Role.CODE), Piece(side, Role.LABEL)), _written(say, site))
-        for index, (side, site) in enumerate((("A", a), ("B", b)))
-    ]
-
-
-def _written(say: Say, site: Site | None) -> Line:
-    if site is None:
-        return muted(say("not_there"))
-    return line(place(site), "  ", Piece(_one_line(site.code), Role.CODE))
+    return one_line(code[tokens[0].start() : tokens[-1].end()]) if tokens else ""
 
 
 def _changed(say: Say, a: Site, b: Site) -> list[Line]:
     found = changes(a.code, b.code) or changes(a.scope, b.scope)
     told = (say("changed", a=x, b=y) if x and y else say("added", b=y) if y else say("removed", a=x) for x, y in found)
     return [line(Piece(text, Role.WARNING)) for text in told]
-
-
-def _one_line(code: str) -> str:
-    return " ".join(code.split())

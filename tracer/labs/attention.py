@@ -30,7 +30,7 @@ from tracer.maths.visibility import Bools
 from tracer.page.record import Beside, Block, Column, Line, Piece, Prose, Role, Row, Section, Table, line
 from tracer.page.wording import muted
 from tracer.render.jsonable import number, numbers
-from tracer.texts import Message
+from tracer.texts import Listing, Message
 
 NAME = "attention"
 _TERMS = 8  # products written out at most; more are added up
@@ -277,7 +277,7 @@ def _whole(say: Words, solution: Solution) -> Section:
     if is_cut(weights, head.output):
         blocks.insert(1, Prose(strong(say("cut", most=MOST_SHOWN))))
     if head.empty_rows:
-        rows = ", ".join(map(str, head.empty_rows))
+        rows = Listing(map(str, head.empty_rows))
         blocks.append(Prose(line(Piece(say("empty_rows", rows=rows), Role.WARNING))))
     return Section("attention_whole", "", line(say("heading_whole")), tuple(blocks))
 

@@ -245,7 +245,7 @@ def _end(say: Words, one: Head, place: int, followed: Online) -> Section:
 def _equal(say: Words, one: Head, checked: Compared, tile: int) -> Section:
     role, mark = (Role.PASS, "✓") if checked.equal else (Role.FAIL, "✗")
     result = say(
-        "flash_equal",
+        "flash_equal_all" if checked.rows == len(one.q) else "flash_equal",
         rows=checked.rows,
         queries=len(one.q),
         output=significant(checked.output),

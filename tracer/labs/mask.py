@@ -20,7 +20,7 @@ from tracer.page.numbers import fixed
 from tracer.page.record import Beside, Block, Column, Line, Matrix, Piece, Prose, Role, Row, Section, Table, line
 from tracer.page.wording import muted
 from tracer.render.jsonable import numbers
-from tracer.texts import Message
+from tracer.texts import Listing, Message
 
 NAME = "mask"
 EMPTY_ROWS = "trace lab mask --queries 5 --keys 2"
@@ -214,7 +214,7 @@ def _effects(say: Words, found: Masked) -> Section:
         Column(say("column_hidden"), numeric=True),
         Column(say("column_sums_seen" if found.head.empty_rows else "column_sums"), numeric=True),
     )
-    may = ", ".join(map(str, found.may_move)) or "–"
+    may = Listing(map(str, found.may_move)) or "–"
     lead = Prose(line(say("mask_effects", last=found.visible.shape[1] - 1, may=may)))
     blocks: list[Block] = [lead, Table(columns, tuple(rows))]
     if any(each.rounding for each in found.variants):
@@ -268,7 +268,7 @@ def _empty(say: Words, found: Masked) -> Section:
         for name, values in results
     )
     columns = (Column(say("column_does"), names=True), Column("A"))
-    lead = Prose(line(say("mask_empty", rows=", ".join(map(str, found.head.empty_rows)))))
+    lead = Prose(line(say("mask_empty", rows=Listing(map(str, found.head.empty_rows)))))
     return Section("mask_empty", "4", line(say("mask_empty_heading")), (lead, Table(columns, rows)))
 
 

@@ -14,8 +14,10 @@ from tracer.labs.hand import Solution
 from tracer.labs.lesson import FORMAT
 from tracer.labs.questions import Choice, Numeric, Question, questions
 from tracer.labs.words import Words
+from tracer.texts import Listing
 
 TRIES = 2
+_FIRST_SEED = 7
 _MOST_KEYS, _MOST_PARTS = 6, 8
 _SKIP, _QUIT, _HINT = ("", "skip", "跳过"), ("q", "quit", "exit", "退出"), ("?", "？", "hint", "提示")
 
@@ -87,8 +89,11 @@ def check(solution: Solution, query: int) -> None:
         raise InputError("labs.quiz_large", keys=keys, parts=parts, most_keys=_MOST_KEYS, most_parts=_MOST_PARTS)
 
 
-def run(solution: Solution, query: int, language: str, voice: Voice) -> Score:
-    """Ask everything about one query, and return how it went. Ends early where the reader does."""
+def run(solution: Solution, query: int, language: str, voice: Voice, seed: int | None = None) -> Score:
+    """Ask everything about one query, and return how it went. Ends early where the reader does.
+
+    ``seed`` is what the numbers were drawn from, None where they were given or are the lesson's own.
+    """
     say = Words(language)
     listed = questions(solution, query)
     voice.tell(say("quiz_welcome", count=len(listed)))
@@ -103,7 +108,9 @@ def run(solution: Solution, query: int, language: str, voice: Voice) -> Score:
     ending = "quiz_end" if score.ended else "quiz_end_early"
     voice.tell(say(ending, right=score.right, total=score.total, answered=len(asked)))
     command = f"trace lab {NAME}"
-    voice.tell(say("quiz_end_next", lab=command, variant=f"{command} --quiz --seed 7", model=WHOLE_MODEL))
+    same = command if seed is None else f"{command} --seed {seed}"
+    other = f"{command} --quiz --seed {_FIRST_SEED if seed is None else seed + 1}"
+    voice.tell(say("quiz_end_next", lab=same, variant=other, model=WHOLE_MODEL))
     return score
 
 
@@ -120,7 +127,7 @@ def _statement(say: Words, solution: Solution, query: int) -> Iterator[str]:
     if asked.scores is None:
         yield say("quiz_scale", scale=short(head.scale), width=head.q.shape[1])
     if not visible.all():
-        hidden = ", ".join(named("k", j) for j, seen in enumerate(visible) if not seen)
+        hidden = Listing(named("k", j) for j, seen in enumerate(visible) if not seen)
         yield say("quiz_hidden", keys=hidden)
 
 

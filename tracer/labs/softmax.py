@@ -112,7 +112,9 @@ def _after(found: Sequence[Shifted]) -> tuple[Message, ...]:
     faults = sum(each.plain[dtype].fault is not None for each in found for dtype in DTYPES)
     kept = sum(each.stable[dtype].fault is None for each in found for dtype in DTYPES)
     total = len(found) * len(DTYPES)
-    counted = said("softmax_after_count", faults=faults, total=total, kept=kept)
+    counted = said(
+        "softmax_after_all" if kept == total else "softmax_after_count", faults=faults, total=total, kept=kept
+    )
     return (counted, said("softmax_after_why"), said("softmax_after_precision"))
 
 

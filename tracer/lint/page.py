@@ -145,9 +145,7 @@ def _one_line(code: str) -> str:
 
 
 def _kernels(report: Report, language: str) -> Iterator[Section]:
-    heading = line(_text("heading_kernels", language))
     if not report.kernels:
-        yield Section("kernels", "", heading, (Prose(line(_text("no_kernels", language))),))
         return
     order = {KernelStatus.FAULT: 0, KernelStatus.UNKNOWN: 1, KernelStatus.DEPENDS: 2, KernelStatus.RIGHT: 3}
     kernels = sorted(report.kernels, key=lambda kernel: order[kernel.status])
@@ -156,7 +154,7 @@ def _kernels(report: Report, language: str) -> Iterator[Section]:
         blocks.append(Prose(line(Piece(_text("unknown_note", language), Role.MUTED))))
     if any(kernel.status is KernelStatus.DEPENDS for kernel in kernels):
         blocks.append(Prose(line(Piece(_text("depends_note", language), Role.MUTED))))
-    yield Section("kernels", "", heading, tuple(blocks))
+    yield Section("kernels", "", line(_text("heading_kernels", language)), tuple(blocks))
 
 
 def _kernel(kernel: Kernel, language: str) -> Verdict:

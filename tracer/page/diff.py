@@ -7,10 +7,11 @@ import math
 from collections.abc import Iterable, Mapping
 
 from tracer.page import numbers, tokens
-from tracer.page.record import Block, Column, Line, Page, Piece, Prose, Role, Row, Section, Table, line
-from tracer.page.wording import muted, place
+from tracer.page.record import Block, Column, Facts, Line, Page, Piece, Prose, Role, Row, Section, Table, line
+from tracer.page.sides import named_sides
+from tracer.page.wording import muted
 from tracer.records import Token
-from tracer.saved.diff import PROMPT, Change, Diff, LineageDiff, PlaceDiff, SourceDiff
+from tracer.saved.diff import PROMPT, Change, Diff, LineageDiff, SourceDiff
 from tracer.saved.numbers import Held, Status, TensorDiff
 from tracer.texts import Spoken, message
 
@@ -136,9 +137,9 @@ def _source(say: _Say, found: Diff) -> Section | None:
         columns = (Column(say("column_file")), Column("A"), Column("B"))
         blocks += [Prose(line(say("source_files"))), Table(columns, tuple(_file(say, each) for each in found.sources))]
     if found.places:
-        columns = (Column(say("column_step")), Column(), Column(say("column_place")))
-        rows = tuple(row for each in found.places for row in _place(say, each))
-        blocks += [Prose(line(say("source_places"))), Table(columns, rows)]
+        named = [(step_name(each.name, say.language), each.a, each.b) for each in found.places]
+        rows = named_sides(named, muted(say("absent")))
+        blocks += [Prose(line(say("source_places"))), Facts(tuple(rows))]
     return Section("source", "", line(say("source_heading")), tuple(blocks)) if blocks else None
 
 
@@ -148,18 +149,6 @@ def _file(say: _Say, source: SourceDiff) -> Row:
         for file in (source.a, source.b)
     )
     return Row((line(Piece(source.path.rsplit("/", 1)[-1], Role.PLACE)), *(muted(end) for end in ends)))
-
-
-def _place(say: _Say, found: PlaceDiff) -> list[Row]:
-    """Return two rows, one for each trace, and what is written there in rows of its own where it differs."""
-    rows = []
-    for side, site in (("A", found.a), ("B", found.b)):
-        name = step_name(found.name, say.language) if side == "A" else ""
-        where = muted(say("absent")) if site is None else line(place(site))
-        rows.append(Row((line(Piece(name, Role.LABEL)), muted(side), where)))
-        if site is not None and found.rewritten:
-            rows.append(Row(((), (), line(Piece(" ".join(site.code.split()), Role.CODE)))))
-    return rows
 
 
 # ------------------------------------------------------------------------------------------------- the tensors

@@ -21,6 +21,7 @@ from tracer.page.tokens import Shown
 from tracer.page.window import Window
 from tracer.records import LayerTrace
 from tracer.result import Trace
+from tracer.texts import Listing
 
 _SHADES = 4
 _FAINT = 0.3  # numbers below this share of the largest get no colour
@@ -34,7 +35,7 @@ def numbers(trace: Trace, names: tuple[Shown, ...], window: Window, where: str, 
     make = _Maker(trace.layer, trace.head, names, window, where)
     warnings = [both("nonfinite", tensor=name, count=count) for name, count in trace.reference.nonfinite]
     if trace.reference.empty_rows:
-        warnings.append(both("empty_rows", rows=", ".join(map(str, trace.reference.empty_rows))))
+        warnings.append(both("empty_rows", rows=Listing(map(str, trace.reference.empty_rows))))
     stated = None
     if not window.whole:
         stated = both(window.text, **window.values)

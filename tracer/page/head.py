@@ -6,7 +6,8 @@ All wording and rounding happens below this module. Must not know: any output fo
 from tracer.bounds import check_query
 from tracer.names import MODEL
 from tracer.page import checks, header, kernel, matrices, provenance, sparse, steps, walk
-from tracer.page.record import Column, Facts, Page, Piece, Prose, Role, Row, Section, Table, line
+from tracer.page.onward import Origin, onward
+from tracer.page.record import Column, Page, Piece, Prose, Role, Row, Section, Table, line
 from tracer.page.tokens import Shown, shown
 from tracer.page.window import Window, window
 from tracer.page.wording import Words, muted
@@ -15,10 +16,19 @@ from tracer.result import Trace
 DEFAULT_WINDOW = 16
 
 
-def head_page(trace: Trace, language: str, *, query: int | None = None, size: int = DEFAULT_WINDOW) -> Page:
+def head_page(
+    trace: Trace,
+    language: str,
+    *,
+    query: int | None = None,
+    size: int = DEFAULT_WINDOW,
+    origin: Origin = Origin.RUN,
+    document: bool = False,
+) -> Page:
     """Return the page of a trace's head in ``language``; with ``query`` that position is followed to its output.
 
-    ``size`` bounds how many query rows and keys are shown. Raises InputError for a query that is not in the prompt or
+    ``size`` bounds how many query rows and keys are shown. ``origin`` and ``document`` (it becomes part of a report)
+    decide what can be done next. Raises InputError for a query that is not in the prompt or
     a size below 1.
     """
     say = Words(language)
@@ -46,7 +56,8 @@ def head_page(trace: Trace, language: str, *, query: int | None = None, size: in
         ]
     else:
         sections += walk.sections(say, trace, names, query, size)
-    sections += [checks.warnings(say, layer.warnings), checks.checks(say, trace.checks), _next(say, trace, query)]
+    sections += [checks.warnings(say, layer.warnings), checks.checks(say, trace.checks)]
+    sections.append(onward(say, trace, query, origin, document=document))
     where = {"layer": layer.request.layer, "head": trace.head, "kv": kv_head}
     title = (
         say("title", model=MODEL, **where)
@@ -83,16 +94,4 @@ def _tokens(say: Words, names: tuple[Shown, ...], part: Window) -> Section:
     )
     return Section(
         "tokens", "", line(say("tokens_heading")), (Table(columns, rows, flow=True), Prose(muted(say("tokens_legend"))))
-    )
-
-
-def _next(say: Words, trace: Trace, query: int | None) -> Section:
-    last = len(trace.layer.tokens) - 1
-    rows = [("--query", f"--query {last}", "next_query")] if query is None else [("", "…", "next_whole")]
-    rows += [("", "--head", "next_overview"), ("", "--save FILE.safetensors", "next_save")]
-    return Section(
-        "next",
-        "",
-        line(say("next_heading")),
-        (Facts(tuple((line(Piece(option, Role.CODE)), line(say(text))) for _, option, text in rows)),),
     )

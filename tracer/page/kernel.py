@@ -109,4 +109,4 @@ def _proof(say: Words, hop: Hop, first: bool) -> Line:
         parts.append(Piece(say("proof_other_object"), Role.WARNING))
     if not hop.seen:
         parts.append(Piece(say("proof_unseen"), Role.WARNING))
-    return tuple(piece for part in parts for piece in (Piece(", ", Role.MUTED), part))[1:]
+    return tuple(piece for part in parts for piece in (Piece(say("proof_gap"), Role.MUTED), part))[1:]

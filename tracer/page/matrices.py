@@ -14,6 +14,7 @@ from tracer.page.tokens import Shown
 from tracer.page.window import Window
 from tracer.page.wording import Words, muted
 from tracer.records import Capture
+from tracer.texts import Listing
 
 MASKED = Piece("·", Role.MASKED)
 _OUTPUT_SHOWN = 6
@@ -98,7 +99,7 @@ def _level(value: float) -> float | None:
 def _warnings(say: Words, reference: Head) -> list[Block]:
     blocks: list[Block] = []
     if reference.empty_rows:
-        rows = ", ".join(map(str, reference.empty_rows))
+        rows = Listing(map(str, reference.empty_rows))
         blocks.append(Prose(line(Piece(say("empty_rows", rows=rows), Role.WARNING))))
     for name, count in reference.nonfinite:
         blocks.append(Prose(line(Piece(say("nonfinite", tensor=name, count=count), Role.WARNING))))

@@ -33,7 +33,7 @@ from tracer.page.record import (
 from tracer.page.wording import Words, muted
 from tracer.records import LayerTrace
 from tracer.result import Trace
-from tracer.texts import Message
+from tracer.texts import Listing, Message
 
 _WORTH = 0.5  # a head that puts this much of its weight on one kind of place is named for it
 _PICTURES, _OTHERS = 4, 3
@@ -168,7 +168,7 @@ def _why(say: Words, each: _Worth) -> Line:
     reason = say(f"worth_{each.kind}", share=fixed(each.share, 2), repeats=each.measured.pattern.repeats)
     if not each.others:
         return line(reason)
-    names = ", ".join(_name(say, other) for other in each.others)
+    names = Listing(_name(say, other) for other in each.others)
     return line(reason, *muted(say("worth_also", heads=names)))
 
 

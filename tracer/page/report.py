@@ -12,6 +12,7 @@ from tracer.names import MODEL
 from tracer.page import cards, grids, practice, reference, route, scaling, wrong
 from tracer.page.cards import card_id
 from tracer.page.head import head_page
+from tracer.page.onward import Origin
 from tracer.page.overview import measure, overview_page
 from tracer.page.part import bytes_of
 from tracer.page.record import Page, Pictures, Section
@@ -37,11 +38,20 @@ def usual_window(trace: Trace) -> int:
     return next((size for size in sizes if bytes_of(size, q.shape[-1], q.dtype) <= _MOST_BYTES), _STEP)
 
 
-def report(trace: Trace, language: str, *, query: int | None = None, size: int | None = None) -> Report:
+def report(
+    trace: Trace,
+    language: str,
+    *,
+    query: int | None = None,
+    size: int | None = None,
+    origin: Origin = Origin.RUN,
+) -> Report:
     """Return the report of a trace's head; ``language`` is shown first, the other one can be switched to.
 
     ``query`` is followed to its output, the last one where None; ``size`` bounds how many queries and keys are shown
-    (None: see usual_window). Raises InputError for a query that is not in the prompt or a size below 1.
+    (None: see usual_window). ``origin`` decides what can be done next.
+
+    Raises InputError for a query that is not in the prompt or a size below 1.
     """
     if trace.layer.cached:
         raise InputError("nanovllm.report")
@@ -50,8 +60,8 @@ def report(trace: Trace, language: str, *, query: int | None = None, size: int |
     followed = visibility.tq - 1 if query is None else query
     part = window(visibility.tq, visibility.tk, size, query)
     names = shown(trace.layer.tokens)
-    pages = _both_pages(trace, None, size)
-    walked = _both_pages(trace, followed, min(size, _WALKED))
+    pages = _both_pages(trace, None, size, origin)
+    walked = _both_pages(trace, followed, min(size, _WALKED), origin)
     where = _where(trace)
     chapters = (
         _chapter("ran", _of(pages, "failures", "ran", "steps", "warnings")),
@@ -80,8 +90,11 @@ def report(trace: Trace, language: str, *, query: int | None = None, size: int |
 Pages = tuple[Page, Page]
 
 
-def _both_pages(trace: Trace, query: int | None, size: int) -> Pages:
-    return head_page(trace, "en", query=query, size=size), head_page(trace, "zh", query=query, size=size)
+def _both_pages(trace: Trace, query: int | None, size: int, origin: Origin) -> Pages:
+    en, zh = (
+        head_page(trace, language, query=query, size=size, origin=origin, document=True) for language in ("en", "zh")
+    )
+    return en, zh
 
 
 def _ids(pages: Pages) -> tuple[str, ...]:

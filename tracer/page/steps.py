@@ -44,10 +44,10 @@ def steps() -> tuple[Step, ...]:
     )
 
 
-def label(say: Words, id: str) -> str:
-    """Return a step's number and name as it stands at a mark: ``1 project``."""
+def label(say: Words, id: str, name: str = "") -> str:
+    """Return a step's number and name as it stands at a mark: ``1 project``; ``name`` is that of a part of it."""
     number = next(step.number for step in steps() if step.id == id)
-    return f"{number} {say(f'step_{id}')}"
+    return f"{number} {say(name or f'step_{id}')}"
 
 
 def overview(say: Words, layer: LayerTrace, kv_head: int, head: int) -> Section:
@@ -101,6 +101,9 @@ def site_of(step: Step, layer: LayerTrace) -> Site | None:
 
 def _where(say: Words, step: Step, layer: LayerTrace) -> Line:
     site = site_of(step, layer)
+    packed = layer.captures.get(_PACKED)
+    if step.id == "project" and site is not None and packed is not None:
+        return line(place(packed.site), *muted(say("split_at")), place(site, whole=packed.site.path != site.path))
     if site is not None:
         return line(place(site))
     if step.id in _OUTSIDE_THE_CALL:
@@ -110,22 +113,25 @@ def _where(say: Words, step: Step, layer: LayerTrace) -> Line:
 
 # ------------------------------------------------------------------------------------------- steps 1 to 3
 
+_PACKED = "qkv"  # where one product gives Q, K and V, and an expression of its own splits it
 _PROJECTED, _NORMED, _ROTATED = ("q_proj", "k_proj", "v_proj"), ("q_norm", "k_norm"), ("q_rope", "k_rope")
-_BEFORE = ("hidden", *_PROJECTED, *_NORMED, *_ROTATED, "q", "k", "v")
+_BEFORE = ("hidden", _PACKED, *_PROJECTED, *_NORMED, *_ROTATED, "q", "k", "v")
 
 
 def projections(say: Words, layer: LayerTrace) -> Section:
     """Return steps 1 to 3: the source with each expression marked, and the tensors it left."""
+    made, split = label(say, "project"), label(say, "project", "split")
     marked = [
-        *(("project", name) for name in _PROJECTED),
-        *(("normalise", name) for name in _NORMED),
-        *(("rotate", name) for name in _ROTATED),
+        (made, _PACKED),
+        *((split if _PACKED in layer.captures else made, name) for name in _PROJECTED),
+        *((label(say, "normalise"), name) for name in _NORMED),
+        *((label(say, "rotate"), name) for name in _ROTATED),
     ]
     by_scope: dict[tuple[str, str], list[Pointed]] = {}
-    for id, name in marked:
+    for text, name in marked:
         if name in layer.captures:
             site = layer.captures[name].site
-            by_scope.setdefault((site.path, site.scope), []).append(Pointed(site, label(say, id)))
+            by_scope.setdefault((site.path, site.scope), []).append(Pointed(site, text))
     excerpts = [excerpt(pointed) for pointed in by_scope.values()]
     blocks: list[Block] = [Prose(line(say("projections_lead"))), *excerpts, tensors(say, layer, _BEFORE)]
     return Section("projections", "1–3", line(say("projections_heading")), tuple(blocks))

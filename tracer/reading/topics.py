@@ -83,12 +83,11 @@ def formulas(say: Words, names: Sequence[str], own: str = "") -> Facts:
     rows = []
     for name in names:
         entry = known[name]
-        rows.append(
-            (
-                line(Piece(own if own and name == names[0] else entry["formula"], Role.FORMULA)),
-                line(f"{say.own(entry)}  ", Piece(shape_of(say, entry), Role.MUTED)),
-            )
-        )
+        formula = own if own and name == names[0] else entry["formula"]
+        rows += [
+            (line(Piece(formula, Role.FORMULA)), line(say.own(entry))),
+            ((), line(Piece(shape_of(say, entry), Role.MUTED))),
+        ]
     return Facts(tuple(rows))
 
 

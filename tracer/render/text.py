@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rich.color import ColorSystem
 
 from tracer.page.head import head_page
+from tracer.page.onward import Origin
 from tracer.page.overview import overview_page
 from tracer.records import LayerTrace
 from tracer.render.terminal.render import render
@@ -19,14 +20,21 @@ _NOTEBOOK_WIDTH = 110
 
 
 def head_text(
-    trace: Trace, language: str, screen: Screen, *, query: int | None = None, window: int | None = None
+    trace: Trace,
+    language: str,
+    screen: Screen,
+    *,
+    query: int | None = None,
+    window: int | None = None,
+    origin: Origin = Origin.RUN,
 ) -> str:
-    """Return the page of a trace's head. ``window`` None: as many rows and keys as the width reads well.
+    """Return the page of a trace's head. ``window`` None: as many rows and keys as the width reads well. ``origin``
+    decides what can be done next.
 
     Raises InputError for a query that is not in the prompt or a window below 1.
     """
     size = default_window(screen.width) if window is None else window
-    return render(head_page(trace, language, query=query, size=size), screen)
+    return render(head_page(trace, language, query=query, size=size, origin=origin), screen)
 
 
 def overview_text(layers: Sequence[LayerTrace], language: str, screen: Screen, *, traces: Sequence[Trace] = ()) -> str:

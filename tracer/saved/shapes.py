@@ -79,6 +79,7 @@ def _sizes(trace: LayerTrace, queries: int) -> dict[str, int]:
         "D": model.head_dim,
         "D/2": model.head_dim // 2,
         "C": model.hidden_size,
+        "(H+2K)": model.heads + 2 * model.kv_heads,
         **heads,
     }
 

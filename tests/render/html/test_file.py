@@ -127,6 +127,15 @@ def test_hostile_tokens_are_text(hostile_html: str, content: bytes) -> None:
         assert content.decode() in hostile_html
 
 
+def test_what_the_tool_itself_says_has_nothing_to_spell_out(layer: LayerTrace) -> None:
+    """The indices of a sum are held together where the page is drawn, not by a character in its texts."""
+    for language in ("en", "zh"):
+        html = render(report(look_at(layer, HEAD), language))
+        assert "\\x" not in html
+        assert "S[i,\N{NO-BREAK SPACE}j] = scale · Σ over d of Q[i,\N{NO-BREAK SPACE}d]" in html
+        assert "S[i,\N{NO-BREAK SPACE}j] = scale · Σ（沿 d）Q[i,\N{NO-BREAK SPACE}d]" in html
+
+
 def test_hostile_names_of_a_checkpoint_are_text(layer: LayerTrace) -> None:
     name = '"><script>alert(1)</script>\u202e'
     made = render(report(look_at(replace(layer, checkpoint=replace(layer.checkpoint, name=name)), HEAD), "zh"))

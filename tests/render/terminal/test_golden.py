@@ -66,3 +66,14 @@ def test_the_page_is_the_golden_one(page: Callable[[str, int], Page], language: 
     if RENEW:
         file.write_text(text, encoding="utf-8")
     assert text == file.read_text(encoding="utf-8")
+
+
+def test_the_readme_shows_how_the_page_of_a_head_begins() -> None:
+    """Line by line, and where something is left out of the page an ellipsis says so."""
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    shown = readme.partition("## What you see\n\n```text\n")[2].partition("\n```\n")[0]
+    page = (GOLDEN / "head-en-80.txt").read_text(encoding="utf-8")
+    first, *parts = shown.split("\n …")
+    assert page.startswith(first)
+    assert len(first) > 1000
+    assert all(part in page for part in parts)

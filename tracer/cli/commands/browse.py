@@ -3,6 +3,7 @@
 Must not know: what is on the screen.
 """
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,16 @@ from tracer.cli.values import File, Word
 from tracer.errors import InputError
 from tracer.texts import message
 
+_ONLY_PRINT = ("dumb", "unknown")  # what a terminal calls itself that obeys no codes, or of which nothing is known
+
 
 def _browse(ctx: click.Context, /, **values: Any) -> int:
     missing = _no_terminal()
     if missing is not None:
         raise InputError("browse.no_terminal", stream=message(f"browse.stream_{missing}"))
+    term = os.environ.get("TERM", "")
+    if term.lower() in _ONLY_PRINT:
+        raise InputError("browse.dumb_terminal", term=term)
     file: Path | None = values["trace"]
     layer = None
     if file is not None:

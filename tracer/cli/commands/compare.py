@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from tracer.cli import common, options, prompt, streams, words
 from tracer.cli import progress as telling
@@ -43,6 +44,16 @@ class Names(click.ParamType[tuple[str, ...]]):
         if not all(parts):
             raise InputError("compare.empty_name", found=value, known=", ".join(self._kind.known))
         return tuple(self._kind.convert(part, param, ctx) for part in parts)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        """Return what is typed with its last word completed, to each known word that is not among those before."""
+        before, comma, last = incomplete.rpartition(",")
+        named = before.split(",")
+        return [
+            CompletionItem(f"{before}{comma}{word}")
+            for word in self._kind.known
+            if word.startswith(last) and word not in named
+        ]
 
 
 def _compare(ctx: click.Context, /, **values: Any) -> int:

@@ -116,7 +116,7 @@ def _attention(ctx: click.Context, /, quiz: bool, **values: Any) -> int:
     language = language_of(ctx)
     solution = attention.solved(**values)
     quizzing.check(solution, values["query"])
-    score = quizzing.run(solution, values["query"], language, Conversation(quiet=format == "json"))
+    score = quizzing.run(solution, values["query"], language, Conversation(quiet=format == "json"), values["seed"])
     if format == "json":
         answers.deliver(json_text.dumps(score.json(language)).encode("utf-8"), output, language)
     return 0

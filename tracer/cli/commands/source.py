@@ -12,7 +12,7 @@ import click
 
 from tracer.cli import common, exits, options, streams, words
 from tracer.cli.command import About, Argument, Command, Example, Option, language_of
-from tracer.cli.values import File, Text
+from tracer.cli.values import File, Suggested
 from tracer.errors import InputError
 from tracer.texts import message
 
@@ -75,6 +75,26 @@ def _name(names: tuple[str, ...]) -> str | None:
     return rest[0] if rest else None
 
 
+def _known_names(ctx: click.Context) -> tuple[str, ...]:
+    """Return what may stand next: a model, or what can be shown of the code base."""
+    from tracer.reading import catalogue
+    from tracer.reading.library import library
+
+    given = ctx.params.get("names") or ()
+    if given and (given[0] not in words.MODELS or len(given) > 1):
+        return ()
+    framework = (ctx.params.get("framework") or "transformers").partition("@")[0]
+    places = library(framework).places if framework in catalogue.FRAMEWORKS else ()
+    shown = (*catalogue.VALUES, *catalogue.lessons(), *catalogue.REFERENCES, *places)
+    return tuple(dict.fromkeys(shown if given else (*words.MODELS, *shown)))
+
+
+def _known_frameworks(ctx: click.Context) -> tuple[str, ...]:
+    from tracer.reading.catalogue import FRAMEWORKS
+
+    return FRAMEWORKS
+
+
 def _check_alone(values: dict[str, Any], name: str | None) -> None:
     given = [f"--{option}" for option in ("check", "frameworks", "list") if values[option]]
     if given == ["--frameworks", "--list"]:
@@ -133,10 +153,15 @@ COMMAND = Command(
             metavar="MODEL [NAME]",
             nargs=-1,
             required=False,
-            type=Text(),
+            type=Suggested(_known_names),
             text=message("source_pages.arg_names"),
         ),
-        Option("--framework", type=Text(), metavar="NAME[@VERSION]", text=message("source_pages.opt_framework")),
+        Option(
+            "--framework",
+            type=Suggested(_known_frameworks),
+            metavar="NAME[@VERSION]",
+            text=message("source_pages.opt_framework"),
+        ),
         Option("--frameworks", is_flag=True, text=message("source_pages.opt_frameworks")),
         Option("--list", is_flag=True, text=message("source_pages.opt_list")),
         Option("--check", is_flag=True, text=message("source_pages.opt_check")),

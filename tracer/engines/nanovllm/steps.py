@@ -27,6 +27,7 @@ class Step:
 STEPS = (
     Step("cos", "rope.parts", "cos", ("T", "B", "D/2"), "cosₜᵢ = a·cos(t·ωᵢ)", 0),
     Step("sin", "rope.parts", "sin", ("T", "B", "D/2"), "sinₜᵢ = a·sin(t·ωᵢ)", 1),
+    Step("qkv", "attention.qkv", "[q k v]", ("T", "(H+2K)·D"), "x·[W_q; W_k; W_v]ᵀ"),
     Step("q_proj", "attention.split", "x·W_qᵀ", ("T", "H·D"), "x·W_qᵀ", 0),
     Step("k_proj", "attention.split", "x·W_kᵀ", ("T", "K·D"), "x·W_kᵀ", 1),
     Step("v_proj", "attention.split", "x·W_vᵀ", ("T", "K·D"), "x·W_vᵀ", 2),

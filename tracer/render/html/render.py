@@ -6,6 +6,7 @@ Nothing is computed here, and every text is escaped by the template engine. Must
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tracer.texts import catalogue
 _HERE = Path(__file__).parent
 # In a data block these could end it, or be read as markup by something that looks at the text alone.
 _ACTIVE = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+_INDICES = re.compile(r"\[[^\[\]<>]*\]")
 _SHADE = ("y", "x", "w", "u", "", "a", "b", "c", "d")  # the class of a shade from −4 to 4
 
 
@@ -57,7 +59,14 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        kind=_kind, data=_data, shaded=_shaded, stacks=_stacks, stretches=stretches, cells=cells, axes=_axes
+        kind=_kind,
+        data=_data,
+        shaded=_shaded,
+        stacks=_stacks,
+        stretches=stretches,
+        cells=cells,
+        axes=_axes,
+        unbroken=_unbroken,
     )
     environment.globals.update(text=both, joined=joined, panel_texts=_panel_texts, Both=Both, zip=zip)
     return environment
@@ -66,6 +75,12 @@ def _environment() -> jinja2.Environment:
 def _kind(value: object) -> str:
     """Return what kind of record ``value`` is: the name of its class."""
     return type(value).__name__
+
+
+def _unbroken(formula: Markup) -> Markup:
+    """Return ``formula`` with the indices between brackets held together. Here, and not in the texts: what a page says
+    has no character that hides, and spells out each one it is given."""
+    return Markup(_INDICES.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), formula))
 
 
 def _stacks(table: Table) -> bool:

@@ -35,7 +35,8 @@ def facts(block: Facts, screen: Screen, columns: int) -> list[Strip]:
 
 
 def _stacked_fact(name: Strip, value: Strip, columns: int) -> list[Strip]:
-    return [*wrapped(name, columns, hanging=1), *((Part("  "), *row) for row in wrapped(value, columns - 2))]
+    named = wrapped(name, columns, hanging=1) if name else []
+    return [*named, *((Part("  "), *row) for row in wrapped(value, columns - 2))]
 
 
 def table(block: Table, screen: Screen, columns: int) -> list[Strip]:
