@@ -36,7 +36,7 @@ def test_sdpa_and_eager_pass_in_all_scenarios_and_say_what_needs_a_logsumexp(ker
     assert status(found, "causal.weights") is Status.PASS
 
 
-@pytest.mark.parametrize("seed", [105, 126, 129])
+@pytest.mark.parametrize("seed", [105, 126])
 def test_a_sharp_softmax_that_turns_a_rounding_into_another_output_is_no_fault_of_the_cache(seed: int) -> None:
     model = live_model("sdpa", "bfloat16", seed=seed)
     with torch.no_grad():

@@ -190,7 +190,9 @@ class Case:
         kept: list[dict[str, Array]] = []
         for numbers in (self.seen.parts.weights, self.seen.parts.biases):
             cut = {n: a.bits[self.components(len(a.bits))] if self._in_part(n) else a.bits for n, a in numbers.items()}
-            kept.append({n: Array(numbers[n].dtype, np.array(bits, copy=True)) for n, bits in cut.items()})
+            kept.append(
+                {n: Array(numbers[n].dtype, bits if bits.base is None else bits.copy()) for n, bits in cut.items()}
+            )
         self.seen = replace(self.seen, parts=replace(self.seen.parts, weights=kept[0], biases=kept[1]))
 
     def _in_part(self, name: str) -> bool:

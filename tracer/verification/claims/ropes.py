@@ -172,7 +172,7 @@ def _broken(case: Case, name: str, seen: _Seen, way: Way) -> list[Finding]:
             expected=_expected(case, id, seen),
             tolerance=say("relative", value=case.rope_tolerance),
             reason=say("rope_off", part=name, distance=way.farthest, which=which(case, way.bad)),
-            site=_place(case, name, id, seen),
+            site=_broken_place(case, name, id, seen),
             about=_about(id, name),
             more={**_figures(id, name, seen, way), **_cause(wrong[id])},
         )
@@ -286,8 +286,6 @@ def _place(case: Case, name: str, id: str, seen: _Seen | None) -> Site | None:
     places = case.places
     if id == "scale.once":
         return places.site("interface.query" if name == "q" else "interface.key", "rope.call")
-    if id in ("rope.positions", "rope.theta", "rope.factor") and _table_is_right(case):
-        return places.site("rope.call", f"rope.{name}") or places.function("attention_forward")
     if id == "rope.pairing":
         return places.site("rope.half", f"rope.{name}", "rope.call", f"norm.{name}")
     if id == "rope.positions":
@@ -309,6 +307,13 @@ def _place(case: Case, name: str, id: str, seen: _Seen | None) -> Site | None:
     if _turned_elsewhere(case, seen):
         return places.site("rope.cos", "rope.angles")
     return places.site(f"rope.{name}", "rope.call", f"norm.{name}")
+
+
+def _broken_place(case: Case, name: str, id: str, seen: _Seen) -> Site | None:
+    """Return where what arrived became wrong: in the attention itself where it was given the right cos and sin."""
+    if id in ("rope.positions", "rope.theta", "rope.factor") and _table_is_right(case):
+        return case.places.site("rope.call", f"rope.{name}") or case.places.function("attention_forward")
+    return _place(case, name, id, seen)
 
 
 def _table_is_right(case: Case) -> bool:

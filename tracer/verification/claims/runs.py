@@ -66,14 +66,15 @@ def same_as_plain(case: Case, plain: PlainRun, step: int) -> Finding | None:
     before = plain.cases[case.layer].seen
     given = distance(case.seen.hidden[kept].float64(), before.hidden[0][rows[kept]].float64())
     off = distance(case.seen.output[kept].float64(), before.output[0][rows[kept]].float64())
-    sharp = _SHARPENED * _sharpness(case, given)
-    within = _SAME[case.dtype] + max(_GROWTH * given, sharp)
+    usual = _SAME[case.dtype] + _GROWTH * given
+    sharp = 0.0 if off <= usual else _SHARPENED * _sharpness(case, given)  # asked for only where it matters
+    within = max(usual, _SAME[case.dtype] + sharp)
     site = case.places.site("cache.update") if case.scenario.cached else kernel_site(case)
     measured, reason = say("same_measured", off=off), say("same_why", given=given)
     if given > _NO_ROUNDING[case.dtype]:
         measured, reason, site = say("same_given", given=given), say("same_given_why", layer=case.layer), None
     elif within > 0.5:
-        name = "same_sharp" if sharp > _GROWTH * given else "same_blind"
+        name = "same_sharp" if within > usual else "same_blind"
         reason = say(name, given=given, dtype=case.dtype, layer=case.layer)
         return untested(case, id, expected=say("same_expected"), reason=reason, site=site, given=given)
     return finding(
