@@ -187,16 +187,16 @@ class Case:
     def hold(self) -> None:
         """Copy what is looked at of the weights, for a projection that was called its ``components`` alone: once the
         model goes on, it may write other numbers into them (as one does whose layers share a buffer)."""
-        kept: list[dict[str, Array]] = []
-        for numbers in (self.seen.parts.weights, self.seen.parts.biases):
-            cut = {n: a.bits[self.components(len(a.bits))] if self._in_part(n) else a.bits for n, a in numbers.items()}
-            kept.append(
-                {n: Array(numbers[n].dtype, bits if bits.base is None else bits.copy()) for n, bits in cut.items()}
-            )
+        kept = [
+            {name: Array(array.dtype, self._taken(name, array.bits)) for name, array in numbers.items()}
+            for numbers in (self.seen.parts.weights, self.seen.parts.biases)
+        ]
         self.seen = replace(self.seen, parts=replace(self.seen.parts, weights=kept[0], biases=kept[1]))
 
-    def _in_part(self, name: str) -> bool:
-        return name.endswith("_proj") and self.called(name) is not None
+    def _taken(self, name: str, bits: NDArray[Any]) -> NDArray[Any]:
+        """Return a copy of a weight, or of a part of it."""
+        in_part = name.endswith("_proj") and self.called(name) is not None
+        return bits[self.components(len(bits))] if in_part else bits.copy()
 
     def through(self, name: str, given: Floats) -> Floats | None:
         """Return what the linear layer ``name``, which was not called, makes of ``given`` [..., in], in float64; None
