@@ -104,7 +104,9 @@ def _whole(name: str, value: Any, wanted: str = "whole") -> int:
 def _ids(tokens: Any) -> list[int]:
     if isinstance(tokens, str | bytes) or not isinstance(tokens, Iterable):
         raise _wrong("tokens", "tokens", tokens)
-    return [_whole("tokens", id, "tokens") for id in tokens]
+    shape: Sequence[int] = getattr(tokens, "shape", ())
+    (several,) = tokens if len(shape) == 2 and shape[0] == 1 else (tokens,)  # one prompt, as tokenizers hand it out
+    return [_whole("tokens", id, "tokens") for id in several]
 
 
 def _wrong(name: str, wanted: str, found: object) -> InputError:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tracer.page.numbers import fixed, matrix_decimals, significant
+from tracer.page.numbers import fixed, matrix_decimals, share, significant
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,11 @@ def test_significant(value: float, text: str) -> None:
 @pytest.mark.parametrize(("largest", "decimals"), [(3.0, 2), (150.0, 1), (5000.0, 0), (-np.inf, 2)])
 def test_a_matrix_of_large_numbers_has_fewer_decimals(largest: float, decimals: int) -> None:
     assert matrix_decimals(np.array([0.5, largest])) == decimals
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.0, "1.00"), (0.366, "0.37"), (0.005, "0.01"), (6.1e-4, "6e−4"), (2e-12, "2e−12"), (0.0, "0.00")],
+)
+def test_a_weight_is_never_shown_as_nothing_where_it_is_something(value: float, text: str) -> None:
+    assert share(value) == text

@@ -10,6 +10,7 @@ from tracer.maths.attention import Head, head
 from tracer.maths.visibility import Visibility
 from tracer.page import sparse
 from tracer.page.head import head_page
+from tracer.page.numbers import share
 from tracer.page.record import Prose, Table, plain
 from tracer.page.tokens import Shown
 from tracer.page.wording import Words
@@ -37,8 +38,8 @@ def test_queries_over_the_whole_prompt_with_what_they_attend_to() -> None:
     weights = trace.reference.weights(slice(None))
     for row in table.rows:
         query = int(plain(row.cells[0]))
-        assert plain(row.cells[3]) == f"{weights[query, 0]:.2f}"
-        assert plain(row.cells[4]) == f"{weights[query, query]:.2f}"
+        assert plain(row.cells[3]) == share(float(weights[query, 0]))
+        assert plain(row.cells[4]) == share(float(weights[query, query]))
         assert plain(row.cells[5]).split()[0] == str(int(weights[query].argmax()))
     sharp = int((weights.max(axis=1) > 0.5).sum())
     entropy = f"{np.mean(trace.reference.entropy):.2f}"

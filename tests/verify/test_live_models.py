@@ -476,7 +476,8 @@ def test_what_cannot_be_asked_for_is_said(asked: dict[str, Any], id: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "tokens", [torch.tensor(IDS), np.array(IDS), iter(IDS), range(31), [np.int64(id) for id in IDS]]
+    "tokens",
+    [torch.tensor(IDS), torch.tensor([IDS]), np.array(IDS), iter(IDS), range(31), [np.int64(id) for id in IDS]],
 )
 def test_token_ids_may_come_in_any_sequence(tokens: Any) -> None:
     found = tracer.verify(live_model(), tokens=tokens, layers=np.array([1]), heads=range(2), scenarios=("plain",))
@@ -489,7 +490,7 @@ def test_token_ids_may_come_in_any_sequence(tokens: Any) -> None:
     ("asked", "name"),
     [
         ({"tokens": [list(IDS)]}, "tokens"),
-        ({"tokens": torch.tensor([IDS])}, "tokens"),
+        ({"tokens": torch.tensor([IDS, IDS])}, "tokens"),
         ({"tokens": "hello"}, "tokens"),
         ({"tokens": 5}, "tokens"),
         ({"tokens": [0.5]}, "tokens"),

@@ -24,6 +24,11 @@ def fixed(value: float, decimals: int) -> str:
     return text.replace("-", MINUS)
 
 
+def share(value: float) -> str:
+    """Return a weight, 0 to 1, in four columns: ``0.37``; ``6e−4`` where two decimals would leave nothing of it."""
+    return fixed(value, 2) if not 0 < value < 0.005 else f"{value:.0e}".replace("e-0", "e-").replace("-", MINUS)
+
+
 def significant(value: float, digits: int = 3) -> str:
     """Return ``value`` with that many significant digits: ``0.0123``, ``1.2e−07``."""
     if not math.isfinite(value):

@@ -8,7 +8,7 @@ import numpy as np
 from tracer.arrays import Floats
 from tracer.maths.attention import Head
 from tracer.maths.sparse import sparse, top
-from tracer.page.numbers import fixed
+from tracer.page.numbers import fixed, share
 from tracer.page.record import Column, Piece, Prose, Role, Row, Section, Table, line
 from tracer.page.tokens import Shown
 from tracer.page.wording import Words, muted
@@ -36,7 +36,7 @@ def section(say: Words, reference: Head, names: tuple[Shown, ...]) -> Section | 
                     Piece("  " if pieces else ""),
                     Piece(f"{key} ", Role.MUTED),
                     Piece(names[key].text, Role.TOKEN),
-                    Piece(f" {fixed(weight, 2)}", Role.NUMBER, level=min(weight, 1.0)),
+                    Piece(f" {share(weight)}", Role.NUMBER, level=min(weight, 1.0)),
                 ]
         own = names[query + tk - tq]
         rows.append(
@@ -65,8 +65,8 @@ def section(say: Words, reference: Head, names: tuple[Shown, ...]) -> Section | 
         first_query=tk - tq,
         last_query=tk - 1,
         entropy=fixed(_mean(figures.entropy), 2),
-        first=fixed(_mean(figures.first), 2),
-        own=fixed(_mean(figures.own), 2),
+        first=share(_mean(figures.first)),
+        own=share(_mean(figures.own)),
         sharp=int((figures.heaviest > 0.5).sum()),
     )
     left = int((~np.isfinite(figures.entropy)).sum())
@@ -83,4 +83,4 @@ def _mean(values: Floats) -> float:
 
 
 def _share(value: float) -> Piece:
-    return Piece(fixed(float(value), 2), Role.NUMBER, level=min(float(value), 1.0) if np.isfinite(value) else None)
+    return Piece(share(float(value)), Role.NUMBER, level=min(float(value), 1.0) if np.isfinite(value) else None)
