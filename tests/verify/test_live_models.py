@@ -729,6 +729,27 @@ def test_positions_that_an_attention_scales_itself_are_no_other_theta() -> None:
     assert check.site.code.startswith("apply_rotary_pos_emb(")
 
 
+def test_a_cache_under_a_name_that_the_forward_does_not_read_is_told_as_that() -> None:
+    class Older(_Own):
+        def forward(  # type: ignore[override]
+            self,
+            hidden_states: Any,
+            position_embeddings: Any,
+            attention_mask: Any = None,
+            past_key_values: Any = None,
+            **_: Any,
+        ) -> Any:
+            return super().forward(hidden_states, position_embeddings, attention_mask, past_key_values)
+
+    text = complaint(put(live_model(), Older))
+    assert (
+        "the cache is passed as cache=, which this forward takes up with **kwargs; it looks for past_key_values="
+        in text
+    )
+    assert "name the parameter as its caller does" in text
+    assert "test_live_models.py" in text
+
+
 def test_a_weight_that_dropout_took_is_not_told_as_lost_causality() -> None:
     model = live_model("eager")
     model.train()

@@ -105,6 +105,7 @@ class AttentionSeen:
     interface: InterfaceCall | None
     kernel: KernelCall | None
     parts: Parts
+    unread: tuple[str, str] | None = None  # the cache came by the first name, which its code has not; by another it has
 
     def call(self, name: str) -> ModuleCall | None:
         """Return the first call of the part ``name``, or None."""

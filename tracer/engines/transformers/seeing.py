@@ -3,6 +3,7 @@
 Must not know: what the numbers should be.
 """
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tracer.engines.transformers.compiled import original
 from tracer.engines.transformers.frames import place_of_function
 from tracer.engines.transformers.lending import KernelSeen
 from tracer.engines.transformers.observed import AttentionSeen, InterfaceCall, KernelCall, ModuleCall, Parts, Place
+from tracer.engines.transformers.watching import CACHE_NAMES, cache_name
 
 _NORMS = ("q_norm", "k_norm")
 _ATTRIBUTES = ("scaling", "is_causal", "sliding_window", "head_dim", "attention_dropout", "training", "layer_type")
@@ -43,7 +45,19 @@ def seen(call: Call, weights: bool = True) -> AttentionSeen:
         interface=_interface(call),
         kernel=_kernel(call, batch, length),
         parts=_parts(call.module, PARTS if weights else _NORMS),
+        unread=_unread(call),
     )
+
+
+def _unread(call: Call) -> tuple[str, str] | None:
+    """Return the name that a cache was passed by and the one that the module's code has for it, where they differ."""
+    given = cache_name(call.arguments)
+    try:
+        parameters = inspect.signature(inspect.unwrap(call.module.forward)).parameters
+    except (TypeError, ValueError):  # compiled code
+        return None
+    own = next((name for name in CACHE_NAMES if name in parameters), None)
+    return None if given is None or own is None or given in parameters else (given, own)
 
 
 def _interface(call: Call) -> InterfaceCall | None:

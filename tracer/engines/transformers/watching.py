@@ -26,6 +26,7 @@ from tracer.engines.transformers.observed import Place
 from tracer.engines.transformers.streaming import Reached
 from tracer.errors import Unsupported
 
+CACHE_NAMES = ("cache", "past_key_values", "past_key_value")  # the newest first
 _SDPA = torch.nn.functional.scaled_dot_product_attention
 _DROPOUT = torch.nn.functional.dropout
 
@@ -276,7 +277,7 @@ class _Functions(TorchFunctionMode):
 
 def cache_name(arguments: Mapping[str, Any]) -> str | None:
     """Return the keyword under which an attention module was given its cache, or None."""
-    return next((name for name in ("cache", "past_key_values") if arguments.get(name) is not None), None)
+    return next((name for name in CACHE_NAMES if arguments.get(name) is not None), None)
 
 
 def hidden_name(module: Any, arguments: Mapping[str, Any]) -> str:

@@ -79,15 +79,21 @@ def _judge(case: Case, interface: InterfaceCall, rows: _Rows, known: bool, held:
     kept, total = interface.key.shape[2], rows.keys.shape[2]
     least = total if case.facts.window is None else min(total, case.facts.window)
     if kept < least or kept > total:
+        unread = None if held else case.seen.unread
+        measured = say("cache_count" if held else "cache_unused", found=kept, expected=total)
+        if unread is not None:
+            measured = say("cache_unread", found=kept, expected=total, given=unread[0], own=unread[1])
+            site = case.places.function("attention_forward")
         return finding(
             case,
             "cache.rows",
             Status.FAIL,
-            measured=say("cache_count" if held else "cache_unused", found=kept, expected=total),
+            measured=measured,
             expected=wanted,
             reason=say("cache_why"),
-            site=site if held else case.places.site("cache.update"),
+            site=site if held or unread else case.places.site("cache.update"),
             held=held,
+            more={"cause": "cache_unread"} if unread is not None else None,
         )
     new = min(case.step.ids.shape[1], kept)
     old = kept - new
