@@ -35,6 +35,12 @@ def broken() -> Verification:
     return verify_model(put(live_model(), attentions.HiddenScale), tokens=IDS)
 
 
+def test_the_page_says_how_many_tokens_each_scenario_had(sound: Verification, broken: Verification) -> None:
+    many = render(verify_page(broken, "en"), Screen(width=120))
+    assert "31 tokens; the scenarios beside the plain one use the first 24 of them" in many
+    assert "16 tokens\n" in render(verify_page(sound, "en"), Screen(width=120))
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_page_of_a_sound_model_tells_every_check_and_what_it_cost(sound: Verification, language: str) -> None:
     text = render(verify_page(sound, language), Screen(width=120))

@@ -29,6 +29,7 @@ from tracer.texts import Spoken
 from tracer.verification.catalogue import CHECKS
 from tracer.verification.records import Outcome, Verification
 from tracer.verification.review import causes, heads_told, ids_told, layers_told, left_over, untested, where
+from tracer.verification.scenarios import SHORT
 from tracer.verification.verdict import advice, denial
 
 _LONG = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
@@ -91,13 +92,20 @@ def _ran(say: _Say, found: Verification) -> Section:
         ("looked", say("fact_layers", layers=_layers(say, found.layers), heads=heads_told(found.heads, say.language))),
         ("kernel", f"{found.kernel.value} · {say.of(found.kernel.reason)}"),
         ("dtype", f"{_LONG[found.dtype.value]} · {found.device.value} · transformers {found.versions['transformers']}"),
-        ("prompt", say("fact_token") if len(found.tokens) == 1 else say("fact_tokens", count=len(found.tokens))),
+        ("prompt", _prompt(say, found)),
         ("windows", _windows(say, found)),
         ("numerics", _numerics(say, found)),
         ("cost", cost),
     ]
     facts = tuple((muted(say(f"label_{name}")), line(value)) for name, value in rows if value)
     return Section("ran", "", (), (Facts(facts),))
+
+
+def _prompt(say: _Say, found: Verification) -> str:
+    count = len(found.tokens)
+    if count > SHORT and set(found.scenarios) != {"plain"}:
+        return say("fact_tokens_short", count=count, short=SHORT)
+    return say("fact_token") if count == 1 else say("fact_tokens", count=count)
 
 
 def _windows(say: _Say, found: Verification) -> str:
