@@ -1,7 +1,9 @@
 """From a request to an answer: what reaches the pipeline, what is written where, and how the command ends."""
 
 import gc
+import io
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -78,6 +80,24 @@ def test_every_option_reaches_the_run(trace: Trace, calls: Calls, tmp_path: Path
 def test_tokens_reach_the_run_as_numbers(trace: Trace, calls: Calls) -> None:
     trace("qwen3", "--tokens", "5, 9,5")
     assert calls[0][1]["tokens"] == (5, 9, 5)
+
+
+def test_tokens_come_from_a_file_or_standard_input_too(
+    trace: Trace, calls: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = tuple(range(40_000))  # more than a command line can hold
+    (tmp_path / "ids.txt").write_text("\n".join(map(str, ids)) + "\n", encoding="utf-8")
+    trace("qwen3", "--tokens", f"@{tmp_path / 'ids.txt'}")
+    assert calls[0][1]["tokens"] == ids
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"5 , 9,\n5")))
+    trace("qwen3", "--tokens", "-")
+    assert calls[1][1]["tokens"] == (5, 9, 5)
+    missing = trace("qwen3", "--tokens", f"@{tmp_path / 'none.txt'}")
+    assert missing.code == 2
+    assert "Check the path given to --tokens." in missing.err
+    (tmp_path / "ids.txt").write_text("5, x", encoding="utf-8")
+    wrong = trace("qwen3", "--tokens", f"@{tmp_path / 'ids.txt'}")
+    assert "part 2 is x." in wrong.err
 
 
 def test_the_answer_goes_whole_into_a_file(trace: Trace, calls: Calls, tmp_path: Path) -> None:

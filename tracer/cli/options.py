@@ -109,7 +109,7 @@ def run_options() -> list[click.Parameter]:
         query_option(),
         Option("--prompt", type=Text(), metavar="TEXT", heading=prompt, text=message("cli.opt_prompt")),
         Option("--prompt-file", type=File(), metavar="FILE|-", heading=prompt, text=message("cli.opt_prompt_file")),
-        Option("--tokens", type=TokenIds(), metavar="1,2,3", heading=prompt, text=message("cli.opt_tokens")),
+        Option("--tokens", type=TokenIds(), metavar="1,2,3|@FILE|-", heading=prompt, text=message("cli.opt_tokens")),
         Option("--chat", is_flag=True, heading=prompt, text=message("cli.opt_chat")),
         Option("--checkpoint", type=Place(), metavar="DIR|HUB_ID", heading=model, text=message("cli.opt_checkpoint")),
         Option("--revision", type=Text(), metavar="R", heading=model, text=message("cli.opt_revision")),

@@ -13,12 +13,13 @@ STANDARD_INPUT = Path("-")
 LARGEST = 64 * 1024 * 1024  # bytes; far beyond any context, far below what fills a memory
 
 
-def read_prompt(source: Path) -> str:
-    """Return the text of ``source`` ("-" is standard input) without a byte order mark and without one last line end.
+def read_prompt(source: Path, option: str = "--prompt-file") -> str:
+    """Return the text of ``source`` ("-" is standard input), which ``option`` names, without a byte order mark and
+    without one last line end.
 
     Raises InputError where it cannot be read, is too large, or is not UTF-8.
     """
-    data = _read(source)
+    data = _read(source, option)
     if len(data) > LARGEST:
         raise InputError("cli.prompt_too_large", path=str(source), limit=LARGEST // 1024**2)
     try:
@@ -33,7 +34,7 @@ def from_keyboard() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _read(source: Path) -> bytes:
+def _read(source: Path, option: str) -> bytes:
     if source == STANDARD_INPUT:
         if sys.stdin is None:
             raise InputError("cli.no_standard_input")
@@ -42,4 +43,5 @@ def _read(source: Path) -> bytes:
         with source.open("rb") as file:
             return file.read(LARGEST + 1)
     except (OSError, ValueError) as error:
-        raise InputError("cli.prompt_unreadable", path=str(source), reason=reason(error, reading=True)) from error
+        why = reason(error, reading=True)
+        raise InputError("cli.prompt_unreadable", path=str(source), reason=why, option=option) from error

@@ -12,6 +12,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from tracer.cli.prompt import read_prompt
 from tracer.cli.words import hint
 from tracer.errors import InputError
 from tracer.texts import Message, message
@@ -113,7 +114,8 @@ class Device(Word):
 
 
 class TokenIds(click.ParamType[tuple[int, ...]]):
-    """Token ids, separated by commas."""
+    """Token ids, separated by commas; ``@FILE`` has them in a file and ``-`` on standard input, where white space
+    separates them, too: a command line holds some 20,000 at most."""
 
     name = "ids"
 
@@ -121,6 +123,9 @@ class TokenIds(click.ParamType[tuple[int, ...]]):
         """Return the ids; raises InputError that names the first part which is none."""
         if isinstance(value, tuple):
             return value
+        if value == "-" or value.startswith("@"):
+            text = read_prompt(Path(value.removeprefix("@")), _name(param))
+            value = ",".join(re.sub(r"\s*,\s*", ",", text).split())
         parts = [part.strip() for part in value.split(",")]
         for place, part in enumerate(parts, start=1):
             if _too_large(part):
