@@ -28,7 +28,7 @@ from tracer.verification.views import view
 
 _BEYOND = 300.0  # a hidden score this far above the visible ones exceeds any constant that is still finite on purpose
 _OVERFLOWS = 89.0  # the exponential of this is no float32 any more
-_UNLIKE = 0.05  # a relative error beyond this is no rounding, not even to bfloat16
+_UNLIKE = 0.02  # a relative error beyond this is no rounding: exp, sum and quotient in bfloat16 make less
 _MANY = 1024  # as many numbers tell how large the error of plain products is
 _SPACINGS = 8  # rows are summed here; what is left is the rounding of each weight, and of the softmax that made them
 
