@@ -209,6 +209,28 @@ def test_nothing_is_different_after_an_error_either() -> None:
     assert tracer.verify(model, tokens=IDS, layers=(0,)).exit_code == 0
 
 
+class _Own(qwen3.Qwen3Attention):
+    """A right attention with two places to change it: keys after their norm, the tables of cos and sin."""
+
+    def forward(  # type: ignore[override]
+        self, hidden_states: Any, position_embeddings: Any, attention_mask: Any = None, cache: Any = None, **_: Any
+    ) -> Any:
+        q, k, v = attentions._projected(self, hidden_states)
+        q, k = apply_rotary_pos_emb(q, self.keys(k), *self.table(hidden_states, *position_embeddings))
+        if cache is not None:
+            k, v = cache.update(k, v, self.layer_idx)
+        out = torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=attention_mask, is_causal=attention_mask is None and q.shape[2] > 1, enable_gqa=True
+        )
+        return self.o_proj(out.transpose(1, 2).flatten(2)), None
+
+    def keys(self, k: Any) -> Any:
+        return k
+
+    def table(self, _x: Any, cos: Any, sin: Any) -> Any:
+        return cos, sin
+
+
 class _Alone(attentions.Direct):
     """An attention that was never meant to be given a batch."""
 
@@ -237,6 +259,29 @@ def test_what_the_models_code_raises_in_one_scenario_is_a_failure_of_that_one() 
     assert set(missed.untested) == {0, 1}
     assert missed.why is not None
     assert "ended with RuntimeError" in missed.why.text()
+
+
+def test_what_this_package_raises_itself_is_never_told_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> int:
+        return int("no number")
+
+    broken.__code__ = broken.__code__.replace(co_filename=str(Path(tracer.__file__)))
+    monkeypatch.setattr("tracer.engines.transformers.live.Live.held", staticmethod(broken))
+    with pytest.raises(ValueError, match="no number") as error:
+        verified(live_model())
+    assert not hasattr(error.value, "__notes__")
+
+
+def test_what_torch_raises_of_an_attentions_own_call_is_told_of_the_model() -> None:
+    class Narrow(_Own):
+        def keys(self, k: Any) -> Any:
+            return k if k.shape[0] == 1 else torch.cat([k, k[..., :1]], 1)  # of a batch, shapes that do not fit
+
+    found = verified(put(live_model(), Narrow))
+    told = outcome(found, "runs", "padded").check
+    assert "RuntimeError" in told.measured.text()
+    assert told.site is not None
+    assert told.site.code.startswith("torch.cat(")
 
 
 def test_what_it_raises_in_the_plain_scenario_comes_through_with_a_note() -> None:
@@ -679,28 +724,6 @@ def test_keys_that_are_repeated_before_the_attention_function_are_told_apart(rig
     assert status(found, "heads.keys") is (Status.PASS if right else Status.FAIL)
     assert status(found, "heads.values") is (Status.PASS if right else Status.FAIL)
     assert right is (failed(found) == set())
-
-
-class _Own(qwen3.Qwen3Attention):
-    """A right attention with two places to change it: keys after their norm, the tables of cos and sin."""
-
-    def forward(  # type: ignore[override]
-        self, hidden_states: Any, position_embeddings: Any, attention_mask: Any = None, cache: Any = None, **_: Any
-    ) -> Any:
-        q, k, v = attentions._projected(self, hidden_states)
-        q, k = apply_rotary_pos_emb(q, self.keys(k), *self.table(hidden_states, *position_embeddings))
-        if cache is not None:
-            k, v = cache.update(k, v, self.layer_idx)
-        out = torch.nn.functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=attention_mask, is_causal=attention_mask is None and q.shape[2] > 1, enable_gqa=True
-        )
-        return self.o_proj(out.transpose(1, 2).flatten(2)), None
-
-    def keys(self, k: Any) -> Any:
-        return k
-
-    def table(self, _x: Any, cos: Any, sin: Any) -> Any:
-        return cos, sin
 
 
 def test_keys_that_moved_by_a_token_accuse_neither_the_norm_nor_the_pairing() -> None:

@@ -4,7 +4,7 @@ Must not know: how models run.
 """
 
 from tracer.checks.outcome import outcome
-from tracer.engines.transformers.frames import raised_at
+from tracer.engines.transformers.frames import is_own, raised_at
 from tracer.errors import TracerError
 from tracer.records import Status
 from tracer.verification.places import Places
@@ -16,8 +16,11 @@ _NO_MEMORY = "OutOfMemoryError"  # torch's, by whatever path it is reached
 
 
 def is_finding(error: Exception) -> bool:
-    """Return whether ``error`` says something of the model: not what this tool refuses, nor that memory ran out."""
-    return not isinstance(error, TracerError | MemoryError) and type(error).__name__ != _NO_MEMORY
+    """Return whether ``error`` says something of the model: not what this tool refuses or gets wrong itself, nor that
+    memory ran out."""
+    if isinstance(error, TracerError | MemoryError) or type(error).__name__ == _NO_MEMORY:
+        return False
+    return not is_own(error)
 
 
 def finding(error: Exception, scenario: str, layer: int, places: Places) -> Finding:

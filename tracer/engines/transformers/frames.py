@@ -10,9 +10,10 @@ import torch
 
 import tracer
 from tracer.engines.transformers.observed import Place
+from tracer.engines.transformers.passing import through
 
 # Frames of these packages are never the expression that a reader wants to see.
-_INSIDE = tuple(str(Path(str(package.__file__)).parent) + "/" for package in (torch, tracer))
+_INSIDE = _TORCH, _TRACER = tuple(str(Path(str(package.__file__)).parent) + "/" for package in (torch, tracer))
 
 
 def caller() -> Place | None:
@@ -31,6 +32,17 @@ def raised_at(error: BaseException) -> Place | None:
             found = place_of(at.tb_frame, at.tb_lasti)
         at = at.tb_next
     return found
+
+
+def is_own(error: BaseException) -> bool:
+    """Return whether an exception was raised in this package itself: not in torch or in a model's code, nor in what the
+    model called through this package."""
+    last, at = None, error.__traceback__
+    while at is not None:
+        if not at.tb_frame.f_code.co_filename.startswith(_TORCH):
+            last = at.tb_frame.f_code
+        at = at.tb_next
+    return last is not None and last is not through.__code__ and last.co_filename.startswith(_TRACER)
 
 
 def place_of(frame: FrameType, instruction: int | None = None) -> Place:

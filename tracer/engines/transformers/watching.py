@@ -23,6 +23,7 @@ from tracer.engines.transformers.compiled import original
 from tracer.engines.transformers.frames import caller
 from tracer.engines.transformers.lending import KernelWatch
 from tracer.engines.transformers.observed import Place
+from tracer.engines.transformers.passing import through
 from tracer.engines.transformers.streaming import Reached
 from tracer.errors import Unsupported
 
@@ -238,7 +239,7 @@ class Watch:
             if collected is not None and self._how.attended is not None:
                 collected.interfaces.append(_arguments(function, args, kwargs))
                 return self._how.attended
-            result = function(*args, **kwargs)
+            result = through(function, args, kwargs)
             collected = self.collected
             if collected is not None and self.wants_interface:
                 collected.interfaces.append(_interface(function, args, kwargs, result))
@@ -259,7 +260,7 @@ class _Functions(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
+        result = through(func, args, kwargs)
         collected = self._watch.collected
         if collected is None:
             return result
