@@ -2,10 +2,10 @@
 
 import math
 
+from tracer.names import LONG_DTYPES
 from tracer.records import Check, Site, Status
 from tracer.texts import Message, message
 
-_LONG = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 Figure = float | int | str | bool | None
 
 
@@ -65,7 +65,7 @@ def untested(
 
 def overflow(rows: int, dtype: str) -> Message:
     """Return the reason of a check that ``rows`` rows cannot answer: the traced eager path's own scores overflowed."""
-    return say("overflow", rows=rows, dtype=_LONG[dtype])
+    return say("overflow", rows=rows, dtype=LONG_DTYPES[dtype])
 
 
 def judged(holds: bool) -> Status:

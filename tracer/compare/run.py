@@ -21,13 +21,13 @@ from tracer.engines.versions.wheels import Report
 from tracer.errors import InputError
 from tracer.kernels.choose import choose
 from tracer.kernels.interfaces import FLASH
+from tracer.names import LONG_DTYPES
 from tracer.records import LayerTrace, Site
 from tracer.saved.diff import diff
 from tracer.texts import Message, message
 
 TRANSFORMERS, NANO_VLLM = "transformers", "nano-vllm"
 ENGINES = (TRANSFORMERS, NANO_VLLM)
-_LONG = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
 @dataclass(frozen=True)
@@ -123,12 +123,12 @@ def _nano_vllm_place(anchor: str) -> Site:
 def _inside(asked: Asked, left: _Run, right: _Run, scales: _Yardstick, layer: int) -> tuple[Pair, ...]:
     """Return the steps of an earlier layer's attention, which is where two sides part."""
     there = replace(asked, layer=layer)
-    dtype = _LONG[scales.own.request.dtype.value]
+    dtype = LONG_DTYPES[scales.own.request.dtype.value]
     a, b = (align.values(_trace(there, run, dtype)) for run in (left, right))
     own = a if left.plain else b
     kernel = "auto" if scales.other.request.kernel.value in FLASH else scales.other.request.kernel.value
     run = _Run(TRANSFORMERS, TRANSFORMERS, kernel)
-    other = align.values(_trace(there, run, _LONG[scales.other.request.dtype.value]))
+    other = align.values(_trace(there, run, LONG_DTYPES[scales.other.request.dtype.value]))
     return judge.pairs(a, b, other, own, scales.unit)
 
 
@@ -151,7 +151,7 @@ def _walk(
 
     def wanted(trace: LayerTrace) -> Wanted:
         chosen, size = trace.request, checkpoint.settings.head_dim
-        dtype = _LONG[chosen.dtype.value]
+        dtype = LONG_DTYPES[chosen.dtype.value]
         kernel = choose(chosen.kernel.value, device=chosen.device.value, dtype=dtype, head_dim=size)
         return Wanted(trace.request, kernel, (), cache)
 
@@ -175,9 +175,9 @@ def _told(scales: _Yardstick) -> Message:
     return message(
         "compare.yardstick",
         engine=own.engine.value,
-        other=_LONG[other.dtype.value],
-        own=_LONG[own.dtype.value],
-        unit=_LONG[scales.unit],
+        other=LONG_DTYPES[other.dtype.value],
+        own=LONG_DTYPES[own.dtype.value],
+        unit=LONG_DTYPES[scales.unit],
     )
 
 

@@ -5,6 +5,7 @@ Must not know: how anything was verified, any output format.
 
 from collections.abc import Sequence
 
+from tracer.names import LONG_DTYPES
 from tracer.page.excerpts import Pointed, excerpt
 from tracer.page.header import MARKS
 from tracer.page.record import (
@@ -31,8 +32,6 @@ from tracer.verification.records import Outcome, Verification
 from tracer.verification.review import causes, heads_told, ids_told, layers_told, left_over, untested, where
 from tracer.verification.scenarios import SHORT
 from tracer.verification.verdict import advice, denial
-
-_LONG = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
 class _Say(Spoken):
@@ -91,7 +90,10 @@ def _ran(say: _Say, found: Verification) -> Section:
         ),
         ("looked", say("fact_layers", layers=_layers(say, found.layers), heads=heads_told(found.heads, say.language))),
         ("kernel", f"{found.kernel.value} · {say.of(found.kernel.reason)}"),
-        ("dtype", f"{_LONG[found.dtype.value]} · {found.device.value} · transformers {found.versions['transformers']}"),
+        (
+            "dtype",
+            f"{LONG_DTYPES[found.dtype.value]} · {found.device.value} · transformers {found.versions['transformers']}",
+        ),
         ("prompt", _prompt(say, found)),
         ("windows", _windows(say, found)),
         ("numerics", _numerics(say, found)),

@@ -138,8 +138,9 @@ class _Work:
 
             def judge(call: Call, number: int = number, step: Step = step) -> None:
                 held = 0 if cache is None else self.live.held(cache, call.layer)
-                self.came.add((step.name or scenario.id, number, call.layer))
-                self._judge(call, replace(scenario, id=step.name or scenario.id), number, step, rows, held)
+                name = scenario.name_of(step)
+                self.came.add((name, number, call.layer))
+                self._judge(call, replace(scenario, id=name), number, step, rows, held)
 
             try:
                 self._forward(step, judge, cache)
@@ -154,7 +155,7 @@ class _Work:
     def _is_failure(self, error: Exception, scenario: Scenario, number: int) -> bool:
         """Keep what the model's own code raised as a failure of that scenario, where the plain one went well; else
         return False, with a note in it on where that was."""
-        name = scenario.steps[number].name or scenario.id
+        name = scenario.name_of(scenario.steps[number])
         if error is self.behind.fault or not raised.is_finding(error):
             return False
         if scenario.id == "plain" or not any(came == "plain" for came, _, _ in self.came):
@@ -164,15 +165,16 @@ class _Work:
         first = min(self.wanted.layers)
         for n, step in enumerate(scenario.steps[number:], number):
             if step.judged:
-                name = step.name or scenario.id
+                name = scenario.name_of(step)
                 self._keep([raised.finding(error, name, first, self._places_of(first))])
                 self._missed(scenario, n, say("raised_before", error=type(error).__name__))
         return True
 
     def _missed(self, scenario: Scenario, number: int, reason: Message) -> None:
         """Note which layers' calls did not come in one pass."""
-        step, name = scenario.steps[number], scenario.steps[number].name or scenario.id
+        step = scenario.steps[number]
         if step.judged:
+            name = scenario.name_of(step)
             missing = [layer for layer in self.wanted.layers if (name, number, layer) not in self.came]
             self.gaps += [Gap(name, layer, reason) for layer in missing]
 

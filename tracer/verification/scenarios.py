@@ -79,7 +79,11 @@ class Scenario:
     @property
     def names(self) -> tuple[str, ...]:
         """The names under which its passes are told: each kind of pass on a cache is a scenario of its own."""
-        return tuple(dict.fromkeys(step.name or self.id for step in self.steps if step.judged))
+        return tuple(dict.fromkeys(self.name_of(step) for step in self.steps if step.judged))
+
+    def name_of(self, step: Step) -> str:
+        """Return the name under which one of its passes is told."""
+        return step.name or self.id
 
     @property
     def cached(self) -> bool:

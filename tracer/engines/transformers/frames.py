@@ -3,7 +3,7 @@
 import inspect
 import sys
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any
 
 import torch
@@ -26,23 +26,25 @@ def caller() -> Place | None:
 
 def raised_at(error: BaseException) -> Place | None:
     """Return the innermost expression, outside torch and this package, that an exception came through."""
-    found, at = None, error.__traceback__
-    while at is not None:
-        if not at.tb_frame.f_code.co_filename.startswith(_INSIDE):
-            found = place_of(at.tb_frame, at.tb_lasti)
-        at = at.tb_next
-    return found
+    last = _innermost(error, _INSIDE)
+    return None if last is None else place_of(last.tb_frame, last.tb_lasti)
 
 
 def is_own(error: BaseException) -> bool:
     """Return whether an exception was raised in this package itself: not in torch or in a model's code, nor in what the
     model called through this package."""
-    last, at = None, error.__traceback__
+    last = _innermost(error, _TORCH)
+    code = None if last is None else last.tb_frame.f_code
+    return code is not None and code is not through.__code__ and code.co_filename.startswith(_TRACER)
+
+
+def _innermost(error: BaseException, outside: str | tuple[str, ...]) -> TracebackType | None:
+    found, at = None, error.__traceback__
     while at is not None:
-        if not at.tb_frame.f_code.co_filename.startswith(_TORCH):
-            last = at.tb_frame.f_code
+        if not at.tb_frame.f_code.co_filename.startswith(outside):
+            found = at
         at = at.tb_next
-    return last is not None and last is not through.__code__ and last.co_filename.startswith(_TRACER)
+    return found
 
 
 def place_of(frame: FrameType, instruction: int | None = None) -> Place:

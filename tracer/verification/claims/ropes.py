@@ -219,11 +219,19 @@ def _cause(measured: Message) -> dict[str, Figure]:
     return {"cause": "no_turning"} if measured.id == "verify.rope_is_no_turning" else {}
 
 
-def _table_factor(case: Case) -> float | None:
-    """Return the length of (cos, sin) as the attention received them, None where it received none."""
+def _table(case: Case) -> tuple[Floats, Floats] | None:
+    """Return cos and sin of the tokens that count, as the attention received them; None where it received none."""
     if case.seen.cos is None or case.seen.sin is None:
         return None
-    cos, sin = (array.float64()[case.rows] for array in (case.seen.cos, case.seen.sin))
+    return case.seen.cos.float64()[case.rows], case.seen.sin.float64()[case.rows]
+
+
+def _table_factor(case: Case) -> float | None:
+    """Return the length of (cos, sin) as the attention received them, None where it received none."""
+    table = _table(case)
+    if table is None:
+        return None
+    cos, sin = table
     return float(np.sqrt(np.mean(cos**2 + sin**2)))
 
 
@@ -318,9 +326,10 @@ def _broken_place(case: Case, name: str, id: str, seen: _Seen) -> Site | None:
 
 def _table_is_right(case: Case) -> bool:
     """Return whether cos and sin, as the attention received them, are those that the config asks for."""
-    if case.seen.cos is None or case.seen.sin is None or case.rope is None:
+    table = _table(case)
+    if table is None or case.rope is None:
         return False
-    cos, sin = (array.float64()[case.rows] for array in (case.seen.cos, case.seen.sin))
+    cos, sin = table
     within = 2 * case.rope_tolerance
     angles = expected.angles(case.rope, case.positions)
     right = [np.tile(function(angles), 2) * case.rope.factor for function in (np.cos, np.sin)]

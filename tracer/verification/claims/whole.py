@@ -4,11 +4,13 @@ projections by norm, rotary embedding, scale and mask.
 Must not know: torch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from tracer.arrays import NARROW, Floats
+from tracer.maths.attention import Head
 from tracer.maths.attention import head as attention
 from tracer.verification.case import Case
 from tracer.verification.expected import Ints
@@ -30,24 +32,18 @@ def weights(case: Case) -> list[Finding]:
     read = case.probed.weights
     if case.step.past:
         return []
-    every = np.zeros(case.step.ids.shape[1], dtype=np.int64), np.arange(case.step.ids.shape[1])
-    queries, keys = (
-        None if (x := case.norm_reference(name, every)) is None else case.turned(x, case.step.positions[0])
-        for name in "qk"
-    )
-    if read is None or queries is None or keys is None:
+    vectors = _vectors(case)
+    if read is None or vectors is None:
         reason = say("weights_hidden") if read is None else say("reference_hidden")
         return [untested(case, "weights.reference", expected=wanted, reason=reason)]
     for index in case.heads:
-        kv = case.facts.kv_head(index)
-        reference = attention(queries[:, index], keys[:, kv], np.zeros((len(keys), 1)), case.scale, case.visibility(0))
+        reference = _attended(case, vectors.right, index, case.facts.kv_head(index))
         rows = case.rows[0]
         right = reference.weights(slice(None))[:, read.columns][rows]
         off = float(np.abs(np.nan_to_num(read.values[0, index][rows].astype(np.float64), nan=np.inf) - right).max())
         top = float(np.abs(reference.row_max[np.isfinite(reference.row_max)]).max(initial=0.0))
         within = (_ROUNDINGS_NARROW if case.dtype in NARROW else _ROUNDINGS) * case.unit * (1 + top) + 1e-6
-        shown = min(_moves(case, index, read.columns, right), default=0.0)
-        if off <= within and shown < _TOLD * within:
+        if off <= within and (shown := min(_moves(case, vectors, index, read.columns, right))) < _TOLD * within:
             reason = say("reference_blind", top=top, shown=shown)
             found.append(untested(case, "weights.reference", expected=wanted, reason=reason, head=index))
             continue
@@ -69,27 +65,52 @@ def weights(case: Case) -> list[Finding]:
     return found
 
 
-def _moves(case: Case, index: int, columns: Ints, right: Floats) -> Iterator[float]:
+_Pair = tuple[Floats, Floats]  # queries and keys of all tokens, [T, heads, D]
+
+
+@dataclass(frozen=True, eq=False)
+class _Vectors:
+    """What the projections make, normed and turned, turned without a norm, and normed without a turn."""
+
+    right: _Pair
+    unnormed: _Pair
+    unturned: _Pair
+
+
+def _vectors(case: Case) -> _Vectors | None:
+    """Return the vectors, made once for all heads; None where they cannot be had."""
+    every = np.zeros(case.step.ids.shape[1], dtype=np.int64), np.arange(case.step.ids.shape[1])
+    normed = _pair(lambda name: case.norm_reference(name, every))
+    plain = _pair(lambda name: case.made(name, every))
+    if normed is None or plain is None:
+        return None
+    right, unnormed = (
+        _pair(lambda name, pair=pair: case.turned(pair["qk".index(name)], case.step.positions[0]))  # type: ignore[misc]
+        for pair in (normed, plain)
+    )
+    return None if right is None or unnormed is None else _Vectors(right, unnormed, normed)
+
+
+def _pair(make: Callable[[str], Floats | None]) -> _Pair | None:
+    query, key = make("q"), make("k")
+    return None if query is None or key is None else (query, key)
+
+
+def _attended(case: Case, pair: _Pair, index: int, kv: int, scale: float = 1.0) -> Head:
+    """Return attention of query head ``index`` over key head ``kv``, for its weights: there are no values."""
+    query, key = pair
+    nothing = np.zeros((len(key), 1))
+    return attention(query[:, index], key[:, kv], nothing, case.scale * scale, case.visibility(0))
+
+
+def _moves(case: Case, vectors: _Vectors, index: int, columns: Ints, right: Floats) -> Iterator[float]:
     """Yield how far each fault that this check is for would move a head's weights: a wrong scale, norms left out,
     positions left out, another key head."""
-    every = np.zeros(case.step.ids.shape[1], dtype=np.int64), np.arange(case.step.ids.shape[1])
-    normed = {name: case.norm_reference(name, every) for name in "qk"}
-    plain = {name: case.made(name, every) for name in "qk"}
-    kv, rows, positions = case.facts.kv_head(index), case.rows[0], case.step.positions[0]
-
-    def moved(query: Floats | None, key: Floats | None, head: int = kv, scale: float = 1.0) -> Iterator[float]:
-        if query is not None and key is not None:
-            given = query[:, index], key[:, head], np.zeros((len(key), 1))
-            weights = attention(*given, case.scale * scale, case.visibility(0)).weights(slice(None))
-            yield float(np.abs(weights[:, columns][rows] - right).max())
-
-    turned, unnormed = (
-        {name: None if x is None else case.turned(x, positions) for name, x in vectors.items()}
-        for vectors in (normed, plain)
-    )
-    yield from moved(turned["q"], turned["k"], scale=_WRONG_SCALE)
-    yield from moved(unnormed["q"], unnormed["k"])
+    kv, positions = case.facts.kv_head(index), case.step.positions[0]
+    wrong = [_attended(case, vectors.right, index, kv, _WRONG_SCALE), _attended(case, vectors.unnormed, index, kv)]
     if positions.max(initial=0) > positions.min(initial=0):
-        yield from moved(normed["q"], normed["k"])
+        wrong.append(_attended(case, vectors.unturned, index, kv))
     if case.facts.kv_heads > 1:
-        yield from moved(turned["q"], turned["k"], head=(kv + 1) % case.facts.kv_heads)
+        wrong.append(_attended(case, vectors.right, index, (kv + 1) % case.facts.kv_heads))
+    for head in wrong:
+        yield float(np.abs(head.weights(slice(None))[:, columns][case.rows[0]] - right).max())

@@ -14,13 +14,13 @@ from tracer.checkpoint.checkpoint import Checkpoint
 from tracer.checkpoint.open import open_checkpoint
 from tracer.engines.transformers.live import FromCheckpoint
 from tracer.kernels.choose import choose
+from tracer.names import LONG_DTYPES
 from tracer.records import Check, Site, Status
 from tracer.verification.faults.plant import Planted, changed_kernel, planted
 from tracer.verification.faults.records import Fault
 from tracer.verification.records import Finding
 from tracer.verification.run import Examination, examine
 
-_LONG = {"F32": "float32", "BF16": "bfloat16", "F16": "float16", "F64": "float64"}
 LAYERS = (0, 1)
 LENGTH = 40
 
@@ -55,7 +55,7 @@ def run_fault(fault: Fault, checkpoint: str | None = None, ids: tuple[int, ...] 
 
 def _findings(fault: Fault, opened: Checkpoint, ids: tuple[int, ...]) -> tuple[tuple[Finding, ...], "_Place"]:
     settings = opened.settings
-    chosen = choose(fault.kernel, device="cpu", dtype=_LONG[fault.dtype], head_dim=settings.head_dim)
+    chosen = choose(fault.kernel, device="cpu", dtype=LONG_DTYPES[fault.dtype], head_dim=settings.head_dim)
     kernel = changed_kernel(fault, chosen)
     layers = tuple(layer for layer in LAYERS if layer < settings.layers)
     scenarios = tuple(dict.fromkeys(("plain", fault.scenario)))  # other scenarios are compared with the plain one, too
